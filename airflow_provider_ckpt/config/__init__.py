@@ -1,0 +1,1 @@
+"""What a user declares: ``Pipeline`` and its parts, as pydantic models; ``load`` reads them from YAML."""

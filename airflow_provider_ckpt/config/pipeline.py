@@ -1,0 +1,241 @@
+"""The pipeline model: source, transform, sink, lease, run, recovery, and the delivery policy of ``delivery.py``.
+
+Keys and defaults are those of the delivery-policy table in the docs; unknown keys are errors.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+from airflow_provider_ckpt.config.delivery import (
+    CommitStrategy,
+    Consumer,
+    DeadLetterQueue,
+    Delivery,
+    ErrorHandling,
+    Retry,
+)
+from airflow_provider_ckpt.core.errors import Action, ErrorType
+from airflow_provider_ckpt.core.policy import Policy
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("a duration is a number of seconds or a text such as 90s, 5m, 2h")
+    if isinstance(value, (int, float)):
+        return timedelta(seconds=value)
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
+        if not found:
+            raise ValueError("a duration is a number of seconds or a text such as 90s, 5m, 2h")
+        return timedelta(seconds=float(found[1]) * _UNITS[found[2] or "s"])
+    return value
+
+
+Duration = Annotated[
+    timedelta, BeforeValidator(_duration), PlainSerializer(lambda d: d.total_seconds(), return_type=float), Field(ge=timedelta(0))
+]
+"""A time span: seconds, or a text with a unit (``ms``, ``s``, ``m``, ``h``, ``d``)."""
+
+
+class Model(BaseModel):
+    """Base of all parts: immutable, and an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(Model):
+    """Where records come from.
+
+    :param type: ``files`` or ``postgres``
+    :param connection: Airflow connection id
+    :param table: ``schema.table`` or ``table`` (postgres)
+    :param path: a directory or a glob pattern (files)
+    :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date (postgres)
+    :param key: the columns that identify a record, where there are any
+    :param columns: read only these (postgres); all by default
+    :param start_from: ``earliest``, ``latest``, or a position; where the very first run begins
+    :param close_wait: how long planning waits for running transactions to end (postgres)
+    :param header: whether each file's first line names its columns (csv)
+    """
+
+    type: Literal["files", "postgres"]
+    connection: str | None = None
+    table: str | None = None
+    path: str | None = None
+    cursor: str | None = None
+    key: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    start_from: Literal["earliest", "latest"] | int = "earliest"
+    close_wait: Duration = timedelta(seconds=30)
+    header: bool = True
+
+    @model_validator(mode="after")
+    def _needs(self) -> Self:
+        _require(self, {"files": ("path",), "postgres": ("connection", "table", "cursor")})
+        return self
+
+
+class Transform(Model):
+    """What happens between source and sink, in Spark SQL.
+
+    :param decode: how a raw record becomes columns: ``json`` (one object a record) or ``csv``
+    :param schema_: its columns, as Spark DDL (``id bigint, at timestamp``); key ``schema``
+    :param where: keep only records for which this is true; the rest are counted as filtered
+    :param select: output column → expression; all columns unchanged by default
+    :param delimiter: of csv
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    decode: Literal["json", "csv"] | None = None
+    schema_: str | None = Field(default=None, alias="schema")
+    where: str | None = None
+    select: dict[str, str] | None = None
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+
+    @model_validator(mode="after")
+    def _needs(self) -> Self:
+        if self.decode and not self.schema_:
+            raise ValueError(f"decode: {self.decode} needs a schema, such as 'id bigint, at timestamp'")
+        return self
+
+    @property
+    def trivial(self) -> bool:
+        """Whether records pass unchanged."""
+        return not (self.decode or self.where or self.select)
+
+
+class Sink(Model):
+    """Where records go.
+
+    :param type: ``postgres`` or ``delta``
+    :param connection: Airflow connection id
+    :param table: ``schema.table`` or ``table`` (postgres)
+    :param path: the table's directory (delta)
+    :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
+    :param key: the target's key columns, for ``upsert``
+    """
+
+    type: Literal["postgres", "delta"]
+    connection: str | None = None
+    table: str | None = None
+    path: str | None = None
+    mode: Literal["append", "upsert"] = "append"
+    key: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _needs(self) -> Self:
+        _require(self, {"postgres": ("connection", "table"), "delta": ("path",)})
+        if self.mode == "upsert" and not self.key:
+            raise ValueError("mode: upsert needs key, the columns that identify a row")
+        if self.mode == "upsert" and self.type != "postgres":
+            raise ValueError(f"mode: upsert is not supported by the {self.type} sink; use append")
+        return self
+
+
+class Lease(Model):
+    """Who may run.
+
+    :param ttl: a lease that is not renewed for this long may be taken over
+    :param on_busy: ``wait`` for another run's lease, or ``fail`` at once
+    :param wait: how long ``wait`` waits
+    """
+
+    ttl: Duration = timedelta(seconds=60)
+    on_busy: Literal["wait", "fail"] = "wait"
+    wait: Duration = timedelta(minutes=30)
+
+    @model_validator(mode="after")
+    def _floor(self) -> Self:
+        if self.ttl < timedelta(seconds=1):
+            raise ValueError("ttl must be at least 1s: the lease is renewed every third of it")
+        return self
+
+
+class Run(Model):
+    """How a run is executed.
+
+    :param engine: ``submit`` starts Spark by the apache-spark provider's hook
+    :param connection: the Spark connection's id; without one, a local master
+    :param time_budget: plan no further wave after this long; what is left waits for the next run
+    :param fail_on_hold: whether a run that ends with held batches fails
+    :param conf: further Spark properties
+    """
+
+    engine: Literal["submit"] = "submit"
+    connection: str | None = None
+    time_budget: Duration = timedelta(hours=1)
+    fail_on_hold: bool = True
+    conf: dict[str, str] = Field(default_factory=dict)
+
+
+class Recovery(Model):
+    """How late the source may show records.
+
+    :param window: lower bound of the low watermark's distance behind the checkpoint
+    :param settle_lag: what is younger is left out of a recovery listing
+    """
+
+    window: Duration = timedelta(days=7)
+    settle_lag: Duration = timedelta(minutes=5)
+
+
+class Pipeline(Model):
+    """One replication, declared once.
+
+    :param name: unique in the ledger: letters, digits, ``_``, ``-`` and ``.``
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
+    source: Source
+    transform: Transform = Transform()
+    sink: Sink
+    delivery: Delivery = "at_least_once"
+    commit_strategy: CommitStrategy = CommitStrategy()
+    retry: Retry = Retry()
+    dead_letter_queue: DeadLetterQueue = DeadLetterQueue()
+    error_handling: ErrorHandling = ErrorHandling()
+    error_policy: dict[ErrorType, Action] = Field(default_factory=dict)
+    consumer: Consumer = Consumer()
+    lease: Lease = Lease()
+    run: Run = Run()
+    recovery: Recovery = Recovery()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.source.type == "files" and not self.transform.decode:
+            raise ValueError("a files source needs transform.decode (json or csv) and transform.schema")
+        if self.source.type == "postgres" and self.transform.decode:
+            raise ValueError("a postgres source has columns already; leave transform.decode out")
+        if self.sink.mode == "upsert" and self.consumer.strategy == "round_robin":
+            raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for an upsert sink")
+        return self
+
+    @property
+    def pinned(self) -> bool:
+        """Whether a partition's batches stay in one lane, in order (semantics, section 6)."""
+        if self.consumer.strategy == "auto":
+            return self.sink.mode == "upsert"
+        return self.consumer.strategy != "round_robin"
+
+    @property
+    def policy(self) -> Policy:
+        """The delivery policy, as the core takes it."""
+        return Policy(self.retry.core, self.dead_letter_queue.enabled, dict(self.error_policy))
+
+    def document(self) -> dict[str, Any]:
+        """The declaration as JSON-ready data; ``Pipeline.model_validate`` reads it back. Holds no secret."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def _require(part: Source | Sink, needs: dict[str, tuple[str, ...]]) -> None:
+    for key in needs[part.type]:
+        if not getattr(part, key):
+            raise ValueError(f"type: {part.type} needs {key}")

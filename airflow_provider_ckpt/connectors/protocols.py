@@ -1,0 +1,322 @@
+"""What a source and a sink must be able to do; one conformance suite each (``tests/integration/connectors``) holds them to it.
+
+Each has a half that runs in the process holding the lease (``Source``, ``Sink``; no Spark, light imports) and a half
+that runs inside a lane on a Spark executor (``Reader``, ``Writer``). Neither knows Airflow or the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from airflow_provider_ckpt.core.batch import Counts, Receipt
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+POSITION = "__pos"
+"""Name of the int64 column that carries each record's source position, first in every Arrow batch a reader yields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where a source or sink is and how to get in: an Airflow connection, reduced to what drivers need."""
+
+    id: str
+    type: str
+    host: str | None = None
+    port: int | None = None
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+    schema: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict that holds the password: only for files of mode 0600 and Spark's own channels."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"extra": dict(self.extra)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Connection:
+        """The connection that :meth:`to_json` wrote."""
+        return cls(**data)
+
+
+# Sources
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePartition:
+    """A part of a source with an order of its own.
+
+    :param id: short and stable; appears in batch names
+    :param identity: names the very thing (topic id; system identifier and table oid; resolved directory), so that a
+        recreated one is a clear error instead of a silent restart
+    """
+
+    id: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A discovered file, recorded for good in the order of discovery.
+
+    :param ordinal: from 0, in discovery order
+    :param base: the position of its first byte: the sum of the sizes of all files before it
+    :param size: bytes
+    :param etag: changes when the file does (modification time in ns and inode, or the object store's etag)
+    """
+
+    ordinal: int
+    path: str
+    base: int
+    size: int
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """A stretch of one partition to cut into batches.
+
+    :param start: first position to plan
+    :param end: stop here (a gap to be planned again), or None: as far as the source reaches
+    """
+
+    partition: str
+    start: int
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What planning is asked for.
+
+    :param todo: stretches to plan, oldest first
+    :param records_per_batch: obeyed exactly where the source can count, or None: the source picks a good size
+    :param max_records: plan about this many records at most (back-pressure); at least one batch is planned if there is any
+    :param files: what is already discovered (files source)
+    :param states: what :attr:`Plan.states` said last time, by partition
+    """
+
+    todo: Sequence[Todo]
+    records_per_batch: int | None
+    max_records: int
+    files: Sequence[SourceFile] = ()
+    states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """A range to be recorded as a batch, with the number of records it is thought to hold."""
+
+    partition: str
+    range: Range
+    records: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What planning found; the ledger stores all of it in one transaction.
+
+    :param batches: contiguous per partition, starting where the request's ``todo`` starts
+    :param files: newly discovered files, to be recorded in the same transaction
+    :param bounds: per partition, the position before which nothing new can appear any more
+    :param states: per partition, what the source wants to be told at the next planning
+    :param more: whether the source holds more than was planned (``max_records`` reached)
+    """
+
+    batches: Sequence[PlannedBatch] = ()
+    files: Sequence[SourceFile] = ()
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a reader yields beside :data:`POSITION`.
+
+    :param raw: True: one ``value`` column of bytes (and possibly ``key``), to be decoded by the transform; False: typed
+        columns
+    :param columns: name and Spark SQL type, in order
+    """
+
+    raw: bool
+    columns: Sequence[tuple[str, str]]
+
+
+class Source(Protocol):
+    """The planning half of a source. Errors are :class:`SourceError` or :class:`ConfigError`."""
+
+    def check(self) -> None:
+        """Fail clearly if the source cannot be reached, or what it names does not exist or does not fit."""
+
+    def partitions(self) -> Sequence[SourcePartition]:
+        """Every partition that exists now."""
+
+    def start(self, partition: str, start_from: str | int) -> int:
+        """The base for a first start: ``earliest``, ``latest`` or a position."""
+
+    def shape(self) -> Shape:
+        """What readers yield."""
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Cut what is new (or a gap) into batches; no batch may end beyond a closed bound."""
+
+    def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
+        """The same tasks with ``detail`` filled in for the reader; fails if a recorded file changed or is gone."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class Reader(Protocol):
+    """The reading half of a source, one per lane; keeps its connection across batches."""
+
+    def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """The records of the task's range: column :data:`POSITION`, then the columns of :class:`Shape`, in position order.
+
+        Yields nothing for an empty range. Must reach the range's end or raise :class:`SourceError` or :class:`IoError`.
+        """
+
+    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
+        """Dead-letter headers that say where a record came from: ``source-table`` or ``source-file`` or ``source-topic``,
+        ``source-partition``, ``source-position``."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+# Sinks
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """Who writes: part of every key in the sink."""
+
+    ledger: str
+    pipeline: str
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a sink holds of a pipeline before a run takes over.
+
+    :param epoch: the highest epoch of its fence, 0 if none
+    :param ledgers: ids of all ledgers that have receipts or a fence there for this pipeline
+    """
+
+    epoch: int = 0
+    ledgers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One record that is known not delivered.
+
+    :param position: its source position
+    :param key: the original key's bytes, if there is one
+    :param value: the original bytes; of a row source, the row as JSON
+    :param headers: where it came from (see :meth:`Reader.origin`)
+    """
+
+    position: int
+    key: bytes | None
+    value: bytes | None
+    error: ErrorInfo
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Content:
+    """All of one batch after the transform, in memory.
+
+    :param rows: the records to deliver: :data:`POSITION`, then the sink's columns; position order
+    :param letters: the records that the transform rejected
+    :param read: records read from the source
+    :param filtered: records that ``where`` left out
+    :param original: gives, for positions of ``rows``, the dead letters with the original bytes and origin headers, and the
+        errors passed in; for a writer that finds bad records itself
+    """
+
+    rows: pa.Table
+    letters: list[DeadLetter]
+    read: int
+    filtered: int
+    original: Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]
+
+    def counts(self, extra_letters: int = 0) -> Counts:
+        """The batch's counts when the writer itself dead-lettered ``extra_letters`` of the rows."""
+        return Counts(
+            self.read,
+            self.rows.num_rows - extra_letters,
+            self.filtered,
+            len(self.letters) + extra_letters,
+        )
+
+
+class Sink(Protocol):
+    """The controlling half of a sink. Errors are :class:`SinkError`, :class:`IoError` or :class:`ConfigError`."""
+
+    exactly_once: bool
+
+    def check(self) -> None:
+        """Fail clearly if the sink cannot be reached, the target is missing or not writable; create own bookkeeping."""
+
+    def columns(self) -> Sequence[str] | None:
+        """The target's columns, or None where the sink creates the target from what it gets."""
+
+    def claims(self) -> Claims:
+        """Whose receipts and which fence are there."""
+
+    def fence(self, epoch: int) -> None:
+        """A barrier: when it returns, no transaction of an older epoch can commit any more.
+
+        :raises FencedError: if the sink holds a newer epoch
+        """
+
+    def receipts(self, after: Mapping[str, int]) -> Iterator[Receipt]:
+        """This ledger's receipts for the pipeline whose range ends beyond ``after`` (the checkpoint) of their partition;
+        all of them for a partition that ``after`` does not name. Final once :meth:`fence` has returned."""
+
+    def target_rows(self) -> int | None:
+        """How many rows the target holds, where that is cheap enough to ask."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class Writer(Protocol):
+    """The writing half of a sink, one per lane; keeps its connection across batches."""
+
+    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+        """Claim the task's verdict and have its effect, in one transaction.
+
+        ``deliver`` writes the rows and dead letters; ``reject`` gets all records as ``content.letters`` and no rows;
+        ``void`` gets nothing. If a receipt exists already: no effect, the outcome carries it and ``found``. A two-phase
+        sink returns ``staged``. Nothing is raised for a failed batch: the outcome says ``failed`` with the error, and what
+        it wrote is rolled back. :class:`FencedError` is raised when a newer epoch holds the fence.
+        """
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class Committer(Protocol):
+    """The second phase of a two-phase sink; runs once a wave in the process that called Spark."""
+
+    def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Commit staged batches, per partition a contiguous prefix, and return the final outcome of each.
+
+        :raises FencedError: when a newer epoch holds the fence
+        """
+
+
+def data_error(kind: ErrorType, message: str, sqlstate: str | None = None) -> ErrorInfo:
+    """An error of one record, which trying again cannot help."""
+    return ErrorInfo(kind, message, False, sqlstate)

@@ -1,0 +1,66 @@
+"""Finds the halves of a connector by the type a pipeline names, and imports its module only then."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow_provider_ckpt.connectors.protocols import (
+    Committer,
+    Connection,
+    Reader,
+    Shape,
+    Sink,
+    SinkContext,
+    Source,
+    Writer,
+)
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_SOURCES = {
+    "files": ("files_source", "FilesSource", "FilesReader"),
+    "postgres": ("postgres_source", "PostgresSource", "PostgresReader"),
+}
+_SINKS = {
+    "postgres": ("postgres_sink", "PostgresSink"),
+    "delta": ("delta_sink", "DeltaSink"),
+}
+_WRITERS = {
+    "postgres": ("postgres_writer", "PostgresWriter"),
+    "delta": ("delta_writer", "DeltaWriter"),
+}
+_COMMITTERS = {"delta": ("delta_sink", "DeltaCommitter")}
+
+
+def _load(module: str, name: str) -> Any:
+    return getattr(import_module(f"airflow_provider_ckpt.connectors.{module}"), name)
+
+
+def open_source(pipeline: Pipeline, connection: Connection | None) -> Source:
+    """The planning half of the pipeline's source."""
+    module, source, _ = _SOURCES[pipeline.source.type]
+    return cast("Source", _load(module, source)(pipeline, connection))
+
+
+def open_reader(pipeline: Pipeline, connection: Connection | None, shape: Shape) -> Reader:
+    """The reading half of the pipeline's source."""
+    module, _, reader = _SOURCES[pipeline.source.type]
+    return cast("Reader", _load(module, reader)(pipeline, connection, shape))
+
+
+def open_sink(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Sink:
+    """The controlling half of the pipeline's sink."""
+    return cast("Sink", _load(*_SINKS[pipeline.sink.type])(pipeline, connection, context))
+
+
+def open_writer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Writer:
+    """The writing half of the pipeline's sink."""
+    return cast("Writer", _load(*_WRITERS[pipeline.sink.type])(pipeline, connection, context))
+
+
+def open_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Committer | None:
+    """The second phase of the pipeline's sink, or None where a batch commits in its lane."""
+    entry = _COMMITTERS.get(pipeline.sink.type)
+    return cast("Committer", _load(*entry)(pipeline, connection, context)) if entry else None

@@ -1,0 +1,397 @@
+"""The state machine of one source partition: which batches exist beyond the checkpoint, and how far it may move.
+
+The fields carry FastForward's names where it has them: ``committed``, ``in_flight``, ``pending_acks``. What FastForward
+does not see, work that is planned and not yet sent, is here too and blocks (KurrentDB's lesson). Every transition
+returns the events that it caused; none does I/O, reads a clock or draws a random number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_ckpt.core.batch import (
+    BLOCKING,
+    RESOLVED,
+    VERDICT_STATE,
+    Batch,
+    BatchKey,
+    BatchState,
+    Instruction,
+    Receipt,
+)
+from airflow_provider_ckpt.core.errors import ErrorInfo, LedgerStateError
+from airflow_provider_ckpt.core.ranges import Range, contiguous_end, subtract
+
+
+class Phase(StrEnum):
+    """What the pipeline may do (semantics, section 3)."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a partition; the ledger appends it to the audit trail.
+
+    :param seq: the batch's, or None where the event speaks of the partition
+    """
+
+    kind: str
+    partition: str
+    generation: int
+    seq: int | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTicket:
+    """The right to begin a batch that is planned."""
+
+    key: BatchKey
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightTicket:
+    """The right to end the open attempt of a batch."""
+
+    key: BatchKey
+    attempt: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTicket:
+    """The right to release a batch that policy or a person holds."""
+
+    key: BatchKey
+
+
+class Partition:
+    """The batches of one source partition in one generation that are not yet below the checkpoint.
+
+    :param partition: the partition's id
+    :param generation: grows with every rewind
+    :param base: the generation's first position
+    :param committed: the next position to read after a restart; ``base`` at first
+    :param next_seq: the seq that the next planned batch gets
+    :param planned_end: the end of what was ever planned; new plans start here
+    :param batches: those not yet below ``committed``
+    """
+
+    def __init__(
+        self,
+        partition: str,
+        *,
+        generation: int = 1,
+        base: int = 0,
+        committed: int | None = None,
+        next_seq: int = 0,
+        planned_end: int | None = None,
+        phase: Phase = Phase.RUNNING,
+        batches: Iterable[Batch] = (),
+    ) -> None:
+        self.id = partition
+        self.generation = generation
+        self.base = base
+        self.committed = base if committed is None else committed
+        self.next_seq = next_seq
+        self.planned_end = self.committed if planned_end is None else planned_end
+        self.phase = phase
+        self.batches: dict[int, Batch] = {batch.key.seq: batch for batch in batches}
+
+    # What is known
+
+    @property
+    def in_flight(self) -> dict[int, Batch]:
+        """Batches with an open attempt, by seq."""
+        return {seq: b for seq, b in self.batches.items() if b.state is BatchState.IN_FLIGHT}
+
+    @property
+    def pending_acks(self) -> dict[int, Batch]:
+        """Batches that are resolved and wait for an earlier one, by seq."""
+        return {seq: b for seq, b in self.batches.items() if b.state in RESOLVED}
+
+    @property
+    def blocking(self) -> dict[int, Batch]:
+        """Batches that the checkpoint may not pass, by seq."""
+        return {seq: b for seq, b in self.batches.items() if b.state in BLOCKING}
+
+    @property
+    def cancellation_watermark(self) -> int | None:
+        """The earliest cancelled seq that is neither begun again nor resolved; derived, so it survives a restart."""
+        return min((seq for seq, b in self.batches.items() if b.cancelled), default=None)
+
+    def gaps(self) -> list[Range]:
+        """What lies between the checkpoint and ``planned_end`` and belongs to no batch: left by an imported receipt."""
+        if self.planned_end <= self.committed:
+            return []
+        live = [b.range for b in self.batches.values() if b.state is not BatchState.SUPERSEDED]
+        return subtract(Range(self.committed, self.planned_end), live)
+
+    def planned(self, seq: int) -> PlannedTicket:
+        """The ticket of a planned batch.
+
+        :raises LedgerStateError: if it is in another state
+        """
+        return PlannedTicket(self._expect(seq, BatchState.PLANNED).key)
+
+    def sending(self, seq: int) -> InFlightTicket:
+        """The ticket of a batch in flight.
+
+        :raises LedgerStateError: if it is in another state
+        """
+        batch = self._expect(seq, BatchState.IN_FLIGHT)
+        assert batch.epoch is not None
+        return InFlightTicket(batch.key, batch.attempts, batch.epoch)
+
+    def held(self, seq: int) -> HeldTicket:
+        """The ticket of a held batch.
+
+        :raises LedgerStateError: if it is in another state
+        """
+        return HeldTicket(self._expect(seq, BatchState.HELD).key)
+
+    # Transitions
+
+    def plan(self, span: Range, *, records: int | None = None) -> list[Event]:
+        """Add a batch: at ``planned_end``, or inside a gap.
+
+        :param span: the batch's range
+        :param records: how many records it is thought to hold
+        :raises LedgerStateError: while draining or stopped, or if the range would leave a gap or overlap
+        """
+        if self.phase is not Phase.RUNNING:
+            raise LedgerStateError(f"nothing is planned while {self.phase.value}", batch=self._name(self.next_seq))
+        in_gap = any(gap.start <= span.start and span.end <= gap.end for gap in self.gaps())
+        if span.start != self.planned_end and not in_gap:
+            raise LedgerStateError(
+                f"range {span} does not continue what is planned, which ends at {self.planned_end}",
+                batch=self._name(self.next_seq),
+                position=span.start,
+            )
+        key = BatchKey(self.generation, self.id, self.next_seq)
+        self.batches[key.seq] = Batch(key, span, records=records)
+        self.next_seq += 1
+        self.planned_end = max(self.planned_end, span.end)
+        return [self._event("planned", key.seq, range=[span.start, span.end], records=records)]
+
+    def begin(
+        self, ticket: PlannedTicket, *, epoch: int, now: datetime, at_most_once: bool = False
+    ) -> tuple[InFlightTicket, list[Event]]:
+        """Open an attempt; at most once, this alone resolves the batch.
+
+        :param epoch: the lease's epoch
+        :param now: UTC, compared with the batch's ``not_before``
+        :raises LedgerStateError: while draining or stopped, before ``not_before``, or if the batch is not planned
+        """
+        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
+        if self.phase is not Phase.RUNNING:
+            raise LedgerStateError(f"nothing is begun while {self.phase.value}", batch=self._name(batch.key.seq))
+        if batch.not_before is not None and now < batch.not_before:
+            raise LedgerStateError(
+                f"not to be begun before {batch.not_before.isoformat()}", batch=self._name(batch.key.seq)
+            )
+        state = BatchState.SENT if at_most_once else BatchState.IN_FLIGHT
+        self.batches[batch.key.seq] = replace(
+            batch, state=state, attempts=batch.attempts + 1, epoch=epoch, not_before=None, cancelled=False
+        )
+        events = [self._event("begun", batch.key.seq, attempt=batch.attempts + 1, epoch=epoch)]
+        return InFlightTicket(batch.key, batch.attempts + 1, epoch), events + (self.advance() if at_most_once else [])
+
+    def ack(self, receipt: Receipt) -> list[Event]:
+        """Resolve the batch that a receipt speaks of, and move the checkpoint if that frees it.
+
+        A second receipt, or one of a batch that was never begun or is unknown, changes nothing and says so.
+
+        :raises LedgerStateError: if the receipt's range is not the batch's (then it must be imported)
+        """
+        seq = receipt.key.seq
+        batch = self.batches.get(seq)
+        if batch is None or receipt.key.generation != self.generation:
+            below = receipt.range.end <= self.committed and seq < self.next_seq
+            return [self._event("ack_duplicate" if below else "ack_spurious", seq)]
+        if batch.state in RESOLVED and batch.state is not BatchState.SENT:
+            return [self._event("ack_duplicate", seq)]
+        if batch.state is BatchState.SUPERSEDED or not batch.begun:
+            return [self._event("ack_spurious", seq)]
+        if batch.range != receipt.range:
+            raise LedgerStateError(
+                f"the receipt's range {receipt.range} is not the batch's {batch.range}", batch=self._name(seq)
+            )
+        state = VERDICT_STATE[receipt.verdict]
+        self.batches[seq] = replace(
+            batch, state=state, receipt=receipt, epoch=None, not_before=None, cancelled=False, error=None
+        )
+        event = self._event("acked", seq, verdict=receipt.verdict.value, counts=receipt.counts.to_json())
+        return [event, *self.advance()]
+
+    def fail(
+        self,
+        ticket: InFlightTicket,
+        error: ErrorInfo,
+        *,
+        not_before: datetime | None,
+        next_round: bool = False,
+        counts: bool = True,
+    ) -> tuple[PlannedTicket, list[Event]]:
+        """End the attempt without a verdict: what became of it is unknown, so the batch waits for another.
+
+        :param not_before: earliest begin of the next attempt
+        :param next_round: whether this round's attempts are used up
+        :param counts: whether the failure counts against ``max_attempts`` (an outage of the whole sink does not)
+        :raises LedgerStateError: if the attempt is not the open one
+        """
+        batch = self._open(ticket)
+        self.batches[batch.key.seq] = replace(
+            batch,
+            state=BatchState.PLANNED,
+            epoch=None,
+            error=error,
+            not_before=not_before,
+            failures=0 if next_round else batch.failures + counts,
+            finished=batch.finished + counts,
+            round=batch.round + next_round,
+        )
+        event = self._event("failed", batch.key.seq, error=error.to_json(), next_round=next_round)
+        return PlannedTicket(batch.key), [event]
+
+    def not_attempted(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
+        """End an attempt that its lane never started; nothing counts against the batch."""
+        return self._back(ticket, "not_attempted")
+
+    def abandon(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
+        """End an attempt that a crash or a forced stop cut off; never counted against ``max_attempts``."""
+        return self._back(ticket, "abandoned")
+
+    def fence(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
+        """End an attempt of an older epoch at takeover; never counted against ``max_attempts``."""
+        return self._back(ticket, "fenced")
+
+    def cancel(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
+        """End an attempt that a person cancelled; the batch counts for the cancellation watermark."""
+        back, events = self._back(ticket, "cancelled")
+        self.batches[back.key.seq] = replace(self.batches[back.key.seq], cancelled=True)
+        return back, events
+
+    def died_alone(self, ticket: InFlightTicket, *, limit: int) -> list[Event]:
+        """End an attempt whose executor died while the batch ran alone; at ``limit`` deaths the batch is held."""
+        back, events = self._back(ticket, "died_alone")
+        seq = back.key.seq
+        self.batches[seq] = replace(self.batches[seq], deaths=self.batches[seq].deaths + 1, alone=True)
+        if self.batches[seq].deaths >= limit:
+            events += self.hold(back, reason=f"its executor died {limit} times while it ran alone")[1]
+        return events
+
+    def run_alone(self, ticket: PlannedTicket) -> list[Event]:
+        """Have the next attempt run alone, since a crash took its lane and this batch may have caused it."""
+        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
+        self.batches[batch.key.seq] = replace(batch, alone=True)
+        return [self._event("run_alone", batch.key.seq)]
+
+    def instruct(self, ticket: PlannedTicket, instruction: Instruction, *, reason: str) -> list[Event]:
+        """Have the next attempt claim another verdict: policy or a person gives the batch up."""
+        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
+        self.batches[batch.key.seq] = replace(batch, instruction=instruction, not_before=None)
+        return [self._event("instructed", batch.key.seq, instruction=instruction.value, reason=reason)]
+
+    def hold(self, ticket: PlannedTicket, *, reason: str) -> tuple[HeldTicket, list[Event]]:
+        """Put a batch aside for a person; it goes on blocking the checkpoint."""
+        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
+        self.batches[batch.key.seq] = replace(batch, state=BatchState.HELD, not_before=None)
+        return HeldTicket(batch.key), [self._event("held", batch.key.seq, reason=reason)]
+
+    def release(self, ticket: HeldTicket) -> tuple[PlannedTicket, list[Event]]:
+        """Give a held batch its attempts back."""
+        batch = self._expect(ticket.key.seq, BatchState.HELD)
+        self.batches[batch.key.seq] = replace(
+            batch, state=BatchState.PLANNED, failures=0, round=1, deaths=0, alone=False, not_before=None
+        )
+        return PlannedTicket(batch.key), [self._event("released", batch.key.seq)]
+
+    def skip(self, ticket: PlannedTicket, *, reason: str) -> list[Event]:
+        """Let a batch go that was never begun; one that was begun must claim ``void`` in the sink instead.
+
+        :raises LedgerStateError: if the batch was ever begun
+        """
+        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
+        if batch.begun:
+            raise LedgerStateError("it was begun, so only a receipt ends it", batch=self._name(batch.key.seq))
+        self.batches[batch.key.seq] = replace(batch, state=BatchState.SKIPPED, cancelled=False)
+        return [self._event("skipped", batch.key.seq, reason=reason), *self.advance()]
+
+    def import_receipt(self, receipt: Receipt) -> list[Event]:
+        """Take over a receipt that this ledger does not know, or knows with another range (semantics, section 4.3).
+
+        ``next_seq`` moves past it; our own unresolved batches that it touches are superseded, and what of their ranges it
+        leaves uncovered shows up in :meth:`gaps`.
+        """
+        seq = receipt.key.seq
+        events: list[Event] = []
+        for other in list(self.batches.values()):
+            if other.state in BLOCKING and (other.key.seq == seq or other.range.overlaps(receipt.range)):
+                events += self._supersede(other)
+        if receipt.range.end > self.committed:
+            self.batches[seq] = Batch(
+                receipt.key,
+                receipt.range,
+                state=VERDICT_STATE[receipt.verdict],
+                attempts=max(receipt.attempt, 1),
+                receipt=receipt,
+            )
+        self.next_seq = max(self.next_seq, seq + 1)
+        self.planned_end = max(self.planned_end, receipt.range.end)
+        events.append(self._event("receipt_imported", seq, range=[receipt.range.start, receipt.range.end]))
+        return events + self.advance()
+
+    def advance(self) -> list[Event]:
+        """Move ``committed`` over the contiguous resolved prefix, cut at the cancellation watermark, and drop what is below."""
+        watermark = self.cancellation_watermark
+        resolved = [
+            b.range for seq, b in self.batches.items() if b.state in RESOLVED and (watermark is None or seq < watermark)
+        ]
+        committed = contiguous_end(self.committed, (r for r in resolved if r.end > self.committed))
+        if committed == self.committed:
+            return []
+        before, self.committed = self.committed, committed
+        self.batches = {
+            seq: b for seq, b in self.batches.items() if b.state in BLOCKING or b.range.end > committed
+        }
+        return [self._event("checkpoint", None, before=before, after=committed)]
+
+    # Helpers
+
+    def _back(self, ticket: InFlightTicket, kind: str) -> tuple[PlannedTicket, list[Event]]:
+        batch = self._open(ticket)
+        self.batches[batch.key.seq] = replace(batch, state=BatchState.PLANNED, epoch=None)
+        return PlannedTicket(batch.key), [self._event(kind, batch.key.seq, attempt=ticket.attempt)]
+
+    def _supersede(self, batch: Batch) -> list[Event]:
+        self.batches[batch.key.seq] = replace(batch, state=BatchState.SUPERSEDED, cancelled=False, epoch=None)
+        return [self._event("superseded", batch.key.seq)]
+
+    def _open(self, ticket: InFlightTicket) -> Batch:
+        batch = self._expect(ticket.key.seq, BatchState.IN_FLIGHT)
+        if (batch.attempts, batch.epoch) != (ticket.attempt, ticket.epoch):
+            raise LedgerStateError(
+                f"attempt {ticket.attempt} of epoch {ticket.epoch} is not the open one", batch=self._name(batch.key.seq)
+            )
+        return batch
+
+    def _expect(self, seq: int, state: BatchState) -> Batch:
+        batch = self.batches.get(seq)
+        if batch is None or batch.state is not state:
+            found = "unknown" if batch is None else batch.state.value
+            raise LedgerStateError(f"it is {found}, not {state.value}", batch=self._name(seq))
+        return batch
+
+    def _event(self, kind: str, seq: int | None, **detail: Any) -> Event:
+        return Event(kind, self.id, self.generation, seq, detail)
+
+    def _name(self, seq: int) -> str:
+        return str(BatchKey(self.generation, self.id, seq))

@@ -1,0 +1,73 @@
+"""Half-open ranges of source positions, and the little algebra over them that the checkpoint needs.
+
+A position is a signed 64-bit integer. What it counts is the source's business: an offset, a cursor value,
+microseconds since the epoch, or a byte in the concatenation of all discovered files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """The positions ``start <= p < end``; never empty.
+
+    :param start: first position inside
+    :param end: first position after
+    :raises ValueError: if the range would be empty
+    """
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.start >= self.end:
+            raise ValueError(f"a range must not be empty: [{self.start}, {self.end})")
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.end})"
+
+    def overlaps(self, other: Range) -> bool:
+        """Whether some position is in both."""
+        return self.start < other.end and other.start < self.end
+
+
+def merge(ranges: Iterable[Range]) -> list[Range]:
+    """The same positions as the fewest ranges, in order: overlapping and touching ones become one."""
+    merged: list[Range] = []
+    for item in sorted(ranges):
+        if merged and item.start <= merged[-1].end:
+            if item.end > merged[-1].end:
+                merged[-1] = Range(merged[-1].start, item.end)
+        else:
+            merged.append(item)
+    return merged
+
+
+def contiguous_end(start: int, ranges: Iterable[Range]) -> int:
+    """How far from ``start`` the ranges cover every position without a gap (``start`` itself if they do not begin there)."""
+    end = start
+    for item in merge(ranges):
+        if item.start > end:
+            break
+        end = max(end, item.end)
+    return end
+
+
+def subtract(whole: Range, covered: Iterable[Range]) -> list[Range]:
+    """What of ``whole`` none of ``covered`` holds, in order."""
+    gaps: list[Range] = []
+    at = whole.start
+    for item in merge(covered):
+        if item.end <= at:
+            continue
+        if item.start >= whole.end:
+            break
+        if item.start > at:
+            gaps.append(Range(at, item.start))
+        at = max(at, item.end)
+    if at < whole.end:
+        gaps.append(Range(at, whole.end))
+    return gaps
