@@ -118,7 +118,11 @@ class ErrorInfo:
     def from_json(cls, data: Mapping[str, Any]) -> ErrorInfo:
         """The error that :meth:`to_json` wrote."""
         return cls(
-            ErrorType(data["type"]), data["message"], data["recoverable"], data.get("sqlstate"), data.get("whole", False)
+            ErrorType(data["type"]),
+            data["message"],
+            data["recoverable"],
+            data.get("sqlstate"),
+            data.get("whole", False),
         )
 
 

@@ -82,6 +82,9 @@ class Partition:
     :param next_seq: the seq that the next planned batch gets
     :param planned_end: the end of what was ever planned; new plans start here
     :param batches: those not yet below ``committed``
+
+    ``passed`` collects the resolved batches that the checkpoint has moved over; the ledger merges their receipts. The
+    transitions that may move it take ``advance=False`` from a caller who has many to make and calls :meth:`advance` once.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class Partition:
         self.planned_end = self.committed if planned_end is None else planned_end
         self.phase = phase
         self.batches: dict[int, Batch] = {batch.key.seq: batch for batch in batches}
+        self.passed: list[Batch] = []
 
     # What is known
 
@@ -124,7 +128,7 @@ class Partition:
 
     @property
     def cancellation_watermark(self) -> int | None:
-        """The earliest cancelled seq that is neither begun again nor resolved; derived, so it survives a restart."""
+        """The earliest cancelled seq that is neither begun again nor resolved; derived, so it outlives restarts."""
         return min((seq for seq, b in self.batches.items() if b.cancelled), default=None)
 
     def gaps(self) -> list[Range]:
@@ -168,8 +172,9 @@ class Partition:
         """
         if self.phase is not Phase.RUNNING:
             raise LedgerStateError(f"nothing is planned while {self.phase.value}", batch=self._name(self.next_seq))
-        in_gap = any(gap.start <= span.start and span.end <= gap.end for gap in self.gaps())
-        if span.start != self.planned_end and not in_gap:
+        if span.start != self.planned_end and not any(
+            gap.start <= span.start and span.end <= gap.end for gap in self.gaps()
+        ):
             raise LedgerStateError(
                 f"range {span} does not continue what is planned, which ends at {self.planned_end}",
                 batch=self._name(self.next_seq),
@@ -182,7 +187,13 @@ class Partition:
         return [self._event("planned", key.seq, range=[span.start, span.end], records=records)]
 
     def begin(
-        self, ticket: PlannedTicket, *, epoch: int, now: datetime, at_most_once: bool = False
+        self,
+        ticket: PlannedTicket,
+        *,
+        epoch: int,
+        now: datetime,
+        at_most_once: bool = False,
+        advance: bool = True,
     ) -> tuple[InFlightTicket, list[Event]]:
         """Open an attempt; at most once, this alone resolves the batch.
 
@@ -202,9 +213,11 @@ class Partition:
             batch, state=state, attempts=batch.attempts + 1, epoch=epoch, not_before=None, cancelled=False
         )
         events = [self._event("begun", batch.key.seq, attempt=batch.attempts + 1, epoch=epoch)]
-        return InFlightTicket(batch.key, batch.attempts + 1, epoch), events + (self.advance() if at_most_once else [])
+        if at_most_once and advance:
+            events += self.advance()
+        return InFlightTicket(batch.key, batch.attempts + 1, epoch), events
 
-    def ack(self, receipt: Receipt) -> list[Event]:
+    def ack(self, receipt: Receipt, *, advance: bool = True) -> list[Event]:
         """Resolve the batch that a receipt speaks of, and move the checkpoint if that frees it.
 
         A second receipt, or one of a batch that was never begun or is unknown, changes nothing and says so.
@@ -229,7 +242,7 @@ class Partition:
             batch, state=state, receipt=receipt, epoch=None, not_before=None, cancelled=False, error=None
         )
         event = self._event("acked", seq, verdict=receipt.verdict.value, counts=receipt.counts.to_json())
-        return [event, *self.advance()]
+        return [event, *(self.advance() if advance else [])]
 
     def fail(
         self,
@@ -325,11 +338,11 @@ class Partition:
         self.batches[batch.key.seq] = replace(batch, state=BatchState.SKIPPED, cancelled=False)
         return [self._event("skipped", batch.key.seq, reason=reason), *self.advance()]
 
-    def import_receipt(self, receipt: Receipt) -> list[Event]:
+    def import_receipt(self, receipt: Receipt, *, advance: bool = True) -> list[Event]:
         """Take over a receipt that this ledger does not know, or knows with another range (semantics, section 4.3).
 
-        ``next_seq`` moves past it; our own unresolved batches that it touches are superseded, and what of their ranges it
-        leaves uncovered shows up in :meth:`gaps`.
+        ``next_seq`` moves past it; our own unresolved batches that it touches are superseded, and what of their ranges
+        it leaves uncovered shows up in :meth:`gaps`.
         """
         seq = receipt.key.seq
         events: list[Event] = []
@@ -347,10 +360,10 @@ class Partition:
         self.next_seq = max(self.next_seq, seq + 1)
         self.planned_end = max(self.planned_end, receipt.range.end)
         events.append(self._event("receipt_imported", seq, range=[receipt.range.start, receipt.range.end]))
-        return events + self.advance()
+        return events + (self.advance() if advance else [])
 
     def advance(self) -> list[Event]:
-        """Move ``committed`` over the contiguous resolved prefix, cut at the cancellation watermark, and drop what is below."""
+        """Move ``committed`` over the resolved prefix, cut at the cancellation watermark, and drop what is below."""
         watermark = self.cancellation_watermark
         resolved = [
             b.range for seq, b in self.batches.items() if b.state in RESOLVED and (watermark is None or seq < watermark)
@@ -359,9 +372,7 @@ class Partition:
         if committed == self.committed:
             return []
         before, self.committed = self.committed, committed
-        self.batches = {
-            seq: b for seq, b in self.batches.items() if b.state in BLOCKING or b.range.end > committed
-        }
+        self.batches = {seq: b for seq, b in self.batches.items() if b.state in BLOCKING or b.range.end > committed}
         return [self._event("checkpoint", None, before=before, after=committed)]
 
     # Helpers

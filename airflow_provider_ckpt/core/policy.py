@@ -13,6 +13,9 @@ from enum import StrEnum
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, default_action
 
+_HALT_AT_LAST = frozenset({ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE})
+"""Retried like others, but never given up for the next batch: they are not about the batch."""
+
 
 class OnExhausted(StrEnum):
     """What becomes of a batch whose attempts are used up in every round."""
@@ -105,6 +108,9 @@ Decision = Retry | Reject | Hold | FailRun | Halt
 def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, unit: float) -> Decision:
     """What happens to a batch whose lane reported a failure (semantics, section 7).
 
+    An error that halts by default, and that the pipeline has retried instead, halts when its attempts are used up: an
+    override never ends in a drop.
+
     :param batch: as it stood while the attempt was open; its counters do not yet include this failure
     :param unit: a random number in [-1, 1] for the jitter
     """
@@ -121,7 +127,7 @@ def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, uni
         return Retry(not_before)
     if batch.round < retry.rounds:
         return Retry(not_before, next_round=True)
-    if error.type in (ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE):
+    if error.type in _HALT_AT_LAST or default_action(error) is Action.HALT:
         return Halt()
     if retry.on_exhausted is OnExhausted.HOLD:
         return Hold()

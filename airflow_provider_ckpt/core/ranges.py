@@ -47,7 +47,7 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
 
 
 def contiguous_end(start: int, ranges: Iterable[Range]) -> int:
-    """How far from ``start`` the ranges cover every position without a gap (``start`` itself if they do not begin there)."""
+    """How far from ``start`` the ranges cover every position (``start`` itself if they do not begin there)."""
     end = start
     for item in merge(ranges):
         if item.start > end:

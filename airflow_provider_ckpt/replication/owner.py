@@ -1,0 +1,37 @@
+"""Who owns a lease: a DAG run, or a process of this machine whose death can be seen."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+
+def of_dag_run(dag_id: str, run_id: str, pipeline: str) -> str:
+    """The owner name that all tasks of one DAG run share."""
+    return f"dag:{dag_id}/{run_id}/{pipeline}"
+
+
+def of_this_process() -> str:
+    """The owner name of a command: host, pid and the process's start, so that a reused pid is not mistaken for it."""
+    return f"cli:{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
+
+
+def is_dead(owner: str) -> bool:
+    """Whether ``owner`` is a process of this machine that is surely gone."""
+    kind, _, rest = owner.partition(":")
+    host, _, process = rest.partition(":")
+    pid, _, started = process.partition(":")
+    if kind != "cli" or host != socket.gethostname() or not pid.isdecimal():
+        return False
+    return _started(int(pid)) != started
+
+
+def _started(pid: int) -> str:
+    """The process's start in clock ticks since boot, empty if there is none (or no /proc to ask)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] == "Z" else fields[19]

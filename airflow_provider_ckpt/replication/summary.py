@@ -1,0 +1,120 @@
+"""What a run tells its user: the JSON that the CLI prints and XCom carries. Holds no secret and no record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_ckpt.core.batch import Counts, Receipt
+from airflow_provider_ckpt.core.errors import ErrorInfo
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """One run of one pipeline; several tasks of a DAG run merge theirs.
+
+    :param batches: how many batches got their verdict in this run
+    :param records: of those batches, by fate
+    :param retried: attempts that failed and were put back
+    :param checkpoint: per partition, ``before`` and ``after``
+    :param lag: per partition, how many positions the source is ahead of the checkpoint
+    :param errors: error types with counts, dead letters included
+    :param seconds: wall time
+    :param steps: seconds by step
+    """
+
+    pipeline: str
+    epoch: int
+    generation: int = 1
+    run: str = ""
+    route: list[str] = field(default_factory=list)
+    batches: int = 0
+    batches_by_state: dict[str, int] = field(default_factory=dict)
+    records: Counts = field(default_factory=Counts)
+    retried: int = 0
+    checkpoint: dict[str, dict[str, int]] = field(default_factory=dict)
+    lag: dict[str, int] = field(default_factory=dict)
+    spark_started: bool = False
+    seconds: float = 0.0
+    steps: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    target_rows: int | None = None
+    halted: ErrorInfo | None = None
+
+    def settled(self, receipts: Iterable[Receipt]) -> None:
+        """Count batches that now have their verdict."""
+        for receipt in receipts:
+            self.batches += 1
+            self.records = self.records + receipt.counts
+
+    def erred(self, counts: Mapping[str, int]) -> None:
+        """Count errors by type."""
+        self.errors = dict(Counter(self.errors) + Counter(dict(counts)))
+
+    def spent(self, step: str, seconds: float) -> None:
+        """Add wall time to a step."""
+        self.steps[step] = round(self.steps.get(step, 0.0) + seconds, 4)
+
+    def merge(self, later: RunSummary) -> RunSummary:
+        """This summary with that of a later task of the same run."""
+        checkpoint = {
+            name: {"before": self.checkpoint.get(name, marks)["before"], "after": marks["after"]}
+            for name, marks in {**self.checkpoint, **later.checkpoint}.items()
+        }
+        steps = Counter(self.steps) + Counter(later.steps)
+        return RunSummary(
+            pipeline=self.pipeline,
+            epoch=later.epoch,
+            generation=later.generation,
+            run=later.run or self.run,
+            route=later.route or self.route,
+            batches=self.batches + later.batches,
+            batches_by_state=later.batches_by_state or self.batches_by_state,
+            records=self.records + later.records,
+            retried=self.retried + later.retried,
+            checkpoint=checkpoint,
+            lag=later.lag or self.lag,
+            spark_started=self.spark_started or later.spark_started,
+            seconds=round(self.seconds + later.seconds, 3),
+            steps={name: round(value, 4) for name, value in steps.items()},
+            errors=dict(Counter(self.errors) + Counter(later.errors)),
+            target_rows=later.target_rows if later.target_rows is not None else self.target_rows,
+            halted=later.halted or self.halted,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        return {
+            "pipeline": self.pipeline,
+            "epoch": self.epoch,
+            "generation": self.generation,
+            "run": self.run,
+            "route": self.route,
+            "batches": self.batches,
+            "batches_by_state": self.batches_by_state,
+            "records": {**self.records.to_json(), "retried": self.retried},
+            "checkpoint": self.checkpoint,
+            "lag": self.lag,
+            "spark_started": self.spark_started,
+            "seconds": round(self.seconds, 3),
+            "seconds_by_step": self.steps,
+            "errors": self.errors,
+            "target_rows": self.target_rows,
+            "halted": self.halted.to_json() if self.halted else None,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunSummary:
+        """The summary that :meth:`to_json` wrote."""
+        values = dict(data)
+        records = dict(values.pop("records"))
+        halted = values.pop("halted")
+        return cls(
+            retried=records.pop("retried"),
+            records=Counts(**records),
+            steps=values.pop("seconds_by_step"),
+            halted=ErrorInfo.from_json(halted) if halted else None,
+            **values,
+        )

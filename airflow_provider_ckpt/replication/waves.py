@@ -1,0 +1,255 @@
+"""The loop of a run: begin a wave in the ledger, have Spark work it off, settle, plan on, until nothing is due."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, EngineError, ErrorInfo
+from airflow_provider_ckpt.core.policy import Retry
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave, pack
+from airflow_provider_ckpt.replication.engine import Engine, WaveLostError
+from airflow_provider_ckpt.spark.job import Job
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.records import Settlement
+    from airflow_provider_ckpt.replication.run import Run
+
+log = logging.getLogger(__name__)
+
+_FIRST_WAVE = 256
+_PAUSE = 0.05
+
+
+class HaltError(CkptError):
+    """The run ended because a batch's error calls for a person, or the sink or source as a whole failed."""
+
+
+class Waves:
+    """Runs waves for one :class:`Run` on one engine.
+
+    :param rounds: also run later rounds in place; otherwise a batch that used up a round waits for the retry task
+    """
+
+    def __init__(self, run: Run, engine: Engine, *, rounds: bool) -> None:
+        self._run = run
+        self._pipeline = run.pipeline
+        self._engine = engine
+        self._rounds = rounds
+        self._left: set[BatchKey] = set()
+        self._number = 0
+        self._limit = _FIRST_WAVE
+        self._outages = 0
+        self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
+
+    def run(self) -> None:
+        """Work until nothing is due, or the time budget is over."""
+        deadline = time.monotonic() + self._pipeline.run.time_budget.total_seconds()
+        try:
+            while time.monotonic() < deadline:
+                self._run.check()
+                if self._number and self._run.more:
+                    self._run.plan()
+                candidates = [batch for batch in self._run.planned() if batch.key not in self._left]
+                if not candidates:
+                    break
+                due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= _now()]
+                if not due:
+                    self._sleep(min(batch.not_before for batch in candidates if batch.not_before))
+                    continue
+                self._wave(due)
+        finally:
+            if self._engine.started:
+                with self._run.step("spark_stop"):
+                    self._engine.close()
+
+    def _wave(self, due: list[Batch]) -> None:
+        if not self._engine.started:
+            self._start()
+        with self._run.step("spark_start"):
+            ready = self._engine.ready(self._run.check)
+        self._fits(ready.columns)
+        lanes = self._lanes(ready.parallelism)
+        chosen = self._choose(due, lanes)
+        begun = self._run.ledger.begin(self._run.lease, [batch.key for batch in chosen], now=_now(), run=self._run.id)
+        tasks = self._tasks(begun)
+        packed = pack(tasks, lanes, pinned=self._pipeline.pinned)
+        self._number += 1
+        wave = Wave(self._number, packed, self._pipeline.commit_strategy.wave_seconds)
+        started = time.monotonic()
+        try:
+            with self._run.step("spark"):
+                outcomes = self._engine.run(wave, self._run.check)
+        except WaveLostError as error:
+            log.warning("Wave %d of %s was lost: %s", wave.number, self._pipeline.name, error)
+            self._lost(wave, alone=len(begun) == 1 and chosen[0].alone, error=error.error)
+        except EngineError as error:
+            self._lost(wave, alone=False, error=error.info)
+            raise
+        else:
+            self._settle(outcomes, started)
+
+    def _start(self) -> None:
+        pipeline = self._pipeline
+        setup = self._run.setup
+        names = {pipeline.source.connection, pipeline.sink.connection} - {None}
+        from airflow_provider_ckpt.connectors.protocols import SinkContext
+
+        self._engine.start(
+            Job(
+                pipeline.document(),
+                SinkContext(setup.ledger.id, pipeline.name, self._run.epoch),
+                self._run.source.shape(),
+                {name: setup.connections(name) for name in names if name},
+            )
+        )
+        self._run.summary.spark_started = True
+
+    def _fits(self, columns: Sequence[str]) -> None:
+        """Refuse before anything is begun if the target has no place for a column."""
+        target = self._run.sink.columns()
+        if target is None:
+            return
+        missing = [name for name in columns if name not in target]
+        if missing:
+            raise ConfigError(
+                f"the target has no column {', '.join(missing)}; it has {', '.join(target)}",
+                pipeline=self._pipeline.name,
+                hint="Name the target's columns in transform.select, or add them to the target.",
+            )
+
+    def _lanes(self, parallelism: int) -> int:
+        if self._pipeline.consumer.strategy == "single":
+            return 1
+        lanes = self._pipeline.consumer.lanes
+        return parallelism if lanes == "auto" else lanes
+
+    def _choose(self, due: list[Batch], lanes: int) -> list[Batch]:
+        """The next wave: a batch that must run alone, or as many as a wave is likely to get through."""
+        alone = [batch for batch in due if batch.alone]
+        if alone:
+            return alone[:1]
+        if self._pipeline.commit_strategy.commit_mode == "sync":
+            if not self._pipeline.pinned:
+                return due[:lanes]
+            first: dict[str, Batch] = {}
+            for batch in due:
+                first.setdefault(batch.key.partition, batch)
+            return list(first.values())
+        return due[: self._limit]
+
+    def _tasks(self, begun: Sequence[Batch]) -> Sequence[BatchTask]:
+        files = self._run.ledger.files(self._pipeline.name, [batch.range for batch in begun])
+        tasks = [
+            BatchTask(
+                batch.key,
+                batch.range,
+                batch.attempts,
+                batch.instruction,
+                self._run.bounds.get(batch.key.partition),
+                error=batch.error,
+            )
+            for batch in begun
+        ]
+        return self._run.source.locate(tasks, files)
+
+    def _settle(self, outcomes: Sequence[Outcome], started: float) -> None:
+        with self._run.step("settle"):
+            settlement = self._run.ledger.settle(
+                self._run.lease, outcomes, now=_now(), policy=self._pipeline.policy, unit=self._unit
+            )
+        self._count(outcomes, settlement)
+        seconds = time.monotonic() - started
+        read = sum(receipt.counts.read for receipt in settlement.acked)
+        attempted = sum(outcome.outcome is not AttemptOutcome.NOT_ATTEMPTED for outcome in outcomes)
+        if attempted < len(outcomes):
+            self._limit = max(16, 2 * attempted)
+        log.info(
+            "Wave %d of %s: %d of %d batches got their verdict, %s records in %.1f s (%s records/s), checkpoint %s",
+            self._number,
+            self._pipeline.name,
+            len(settlement.acked),
+            len(outcomes),
+            f"{read:,}",
+            seconds,
+            f"{read / max(seconds, 1e-9):,.0f}",
+            ", ".join(f"{name}: {at}" for name, at in sorted(settlement.checkpoint.items())) or "unchanged",
+        )
+        if settlement.halted is not None:
+            raise self._halt(settlement.halted, outcomes)
+        if settlement.failed is not None:
+            self._outage(settlement.failed, outcomes)
+        else:
+            self._outages = 0
+
+    def _count(self, outcomes: Sequence[Outcome], settlement: Settlement) -> None:
+        summary = self._run.summary
+        summary.settled(settlement.acked)
+        for outcome in outcomes:
+            summary.erred(outcome.letters)
+            if outcome.error is not None:
+                summary.erred({outcome.error.type.value: 1})
+        for key, decision in settlement.decisions.items():
+            if isinstance(decision, Retry):
+                summary.retried += 1
+                if decision.next_round and not self._rounds:
+                    self._left.add(key)
+
+    def _lost(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
+        """Spark lost the wave: receipts say what it did, and the first suspect of each lane runs alone next."""
+        records = self._run.ledger.partitions(self._pipeline.name)
+        after = {name: record.partition.committed for name, record in records.items()}
+        settlement = self._run.ledger.lost(
+            self._run.lease,
+            [[task.key for task in lane] for lane in wave.lanes],
+            self._run.sink.receipts(after),
+            now=_now(),
+            alone=alone,
+            limit=self._pipeline.retry.rounds,
+        )
+        self._run.summary.settled(settlement.acked)
+        self._run.summary.erred({error.type.value: 1})
+
+    def _outage(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
+        """The sink or source as a whole failed: wait if that can help, else fail the run; nothing is counted."""
+        self._outages += 1
+        retry = self._pipeline.retry
+        if not error.recoverable or self._outages >= retry.max_attempts:
+            raise self._halt(error, outcomes)
+        delay = self._pipeline.policy.retry.delay(self._outages, self._unit())
+        log.warning("%s: %s; trying again in %.1f s", self._pipeline.name, error.message, delay.total_seconds())
+        self._sleep(_now() + delay)
+
+    def _halt(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
+        culprit = next((outcome for outcome in outcomes if outcome.error == error), None)
+        self._run.summary.halted = error
+        halt = HaltError(
+            error.message,
+            pipeline=self._pipeline.name,
+            batch=str(culprit.key) if culprit else None,
+            hint="Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again.",
+            sqlstate=error.sqlstate,
+            recoverable=error.recoverable,
+            whole=error.whole,
+        )
+        halt.type = error.type
+        return halt
+
+    def _sleep(self, until: datetime) -> None:
+        while (left := (until - _now()).total_seconds()) > 0:
+            self._run.check()
+            time.sleep(min(left, _PAUSE))
+
+    def _unit(self) -> float:
+        return self._random.uniform(-1, 1)
+
+
+def _now() -> datetime:
+    from airflow_provider_ckpt.replication.run import utcnow
+
+    return utcnow()

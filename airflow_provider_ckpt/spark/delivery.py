@@ -1,0 +1,259 @@
+"""The delivering half of a lane: gathers each batch, checks its sum, and has the sink's writer claim the verdict.
+
+A batch that fails does not fail its lane; what happened comes back as an outcome, one row a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.protocols import POSITION, Content, DeadLetter, Reader, Writer
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark import originals
+from airflow_provider_ckpt.spark.reading import lanes_of, unexpected
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.spark.job import Job
+
+
+class Lane:
+    """One lane's delivery: its writer, a reader for originals, and which partitions have failed.
+
+    :param transformed: whether the rows went through a transform, so that originals must be read again
+    """
+
+    def __init__(self, job: Job, *, transformed: bool) -> None:
+        self._job = job
+        self._pipeline = job.pipeline
+        self._transformed = transformed
+        self._stopped: set[str] = set()
+        self._reader: Reader | None = None
+        self._unreachable = False
+        self._writer: Writer | None = None
+        self._mark = time.monotonic()
+
+    @property
+    def reader(self) -> Reader:
+        """The lane's reader, opened when first needed."""
+        if self._reader is None:
+            self._reader = self._job.reader()
+        return self._reader
+
+    def close(self) -> None:
+        """Let go of the lane's connections."""
+        if self._writer is not None:
+            self._writer.close()
+        if self._reader is not None:
+            self._reader.close()
+
+    def deliver(
+        self,
+        task: BatchTask,
+        rows: pa.Table,
+        letters: list[DeadLetter],
+        read: int,
+        filtered: int,
+        failure: ErrorInfo | None,
+    ) -> Outcome:
+        """Carry out a batch's instruction and say what became of it."""
+        if read == c.NOT_ATTEMPTED or self._unreachable or task.key.partition in self._stopped:
+            return self._timed(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
+        try:
+            outcome = self._attempt(task, rows, letters, read, filtered, failure)
+        except CkptError as error:
+            outcome = _failed(task, error.info)
+        except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes this batch's outcome
+            outcome = _failed(task, unexpected(error))
+        if outcome.outcome is AttemptOutcome.FAILED:
+            self._unreachable = outcome.error is not None and outcome.error.whole
+            if self._pipeline.pinned:
+                self._stopped.add(task.key.partition)
+        return self._timed(outcome)
+
+    def _attempt(
+        self,
+        task: BatchTask,
+        rows: pa.Table,
+        letters: list[DeadLetter],
+        read: int,
+        filtered: int,
+        failure: ErrorInfo | None,
+    ) -> Outcome:
+        if failure is not None:
+            return _failed(task, failure)
+        if task.instruction is Instruction.REJECT:
+            error = task.error or ErrorInfo(ErrorType.RETRY_EXHAUSTED, "the batch was given up")
+            letters = originals.reread(self.reader, task, error, raw=self._job.shape.raw)
+            read = len(letters)
+        if read != rows.num_rows + len(letters) + filtered:
+            return _failed(
+                task,
+                ErrorInfo(
+                    ErrorType.PROCESSING,
+                    f"SumIdentity: {read} records were read, but {rows.num_rows} are to be delivered, "
+                    f"{filtered} were filtered and {len(letters)} rejected; nothing was sent",
+                ),
+            )
+        if letters and not self._pipeline.dead_letter_queue.enabled:
+            first = letters[0]
+            return _failed(
+                task,
+                ErrorInfo(
+                    ErrorType.DEAD_LETTER_QUEUE,
+                    f"position {first.position} calls for a dead letter ({first.error.type}: {first.error.message}), "
+                    "but dead_letter_queue.enabled is false; nothing of the batch was sent",
+                ),
+            )
+
+        def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+            if self._transformed:
+                return originals.reread(self.reader, task, errors, raw=self._job.shape.raw)
+            return originals.from_rows(self.reader, task, rows, errors, raw=self._job.shape.raw)
+
+        self._writer = self._writer or self._job.writer()
+        return self._writer.deliver(task, Content(rows, letters, read, filtered, original))
+
+    def _timed(self, outcome: Outcome) -> Outcome:
+        now = time.monotonic()
+        seconds, self._mark = now - self._mark, now
+        return replace(outcome, seconds=round(seconds, 4))
+
+
+def deliver_lane(job: Job, wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow`` behind the transform: outcomes of the lane that the records' markers belong to.
+
+    A Spark task may get several lanes in turn, or none.
+    """
+    lanes: dict[int, Lane] = {}
+    gathering = _Gathering()
+    try:
+        for batch in batches:
+            for piece in gathering.split(batch):
+                if piece.lane not in lanes:
+                    lanes[piece.lane] = Lane(job, transformed=True)
+                lane = lanes[piece.lane]
+                gathering.add(piece)
+                if piece.ends:
+                    task = wave.lanes[piece.lane][piece.index]
+                    yield _row(lane.deliver(task, *gathering.content(lane.reader, task, job.shape.raw)))
+    finally:
+        for lane in lanes.values():
+            lane.close()
+
+
+def copy_lane(job: Job, wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow`` where there is no transform: reads and delivers in one process, so nothing crosses the JVM."""
+    import pyarrow as pa
+
+    for _, tasks in lanes_of(wave, batches):
+        started = time.monotonic()
+        lane = Lane(job, transformed=False)
+        nothing = pa.table({POSITION: pa.array([], pa.int64())})
+        try:
+            for index, task in enumerate(tasks):
+                rows, read, failure = nothing, 0, None
+                if index and time.monotonic() - started > wave.seconds:
+                    read = c.NOT_ATTEMPTED
+                elif task.instruction is Instruction.DELIVER:
+                    try:
+                        records = list(lane.reader.read(task))
+                    except CkptError as error:
+                        records, failure = [], error.info
+                    if records:
+                        rows = pa.Table.from_batches(records)
+                        read = rows.num_rows
+                yield _row(lane.deliver(task, rows, [], read, 0, failure))
+        finally:
+            lane.close()
+
+
+class _Piece:
+    """Rows of one lane and one batch, cut from an Arrow batch."""
+
+    def __init__(self, records: pa.RecordBatch) -> None:
+        self.records = records
+        self.lane: int = records.column(c.LANE)[0].as_py()
+        self.index: int = records.column(c.BATCH)[0].as_py()
+        self.ends: bool = records.column(c.READ)[-1].is_valid
+
+
+class _Gathering:
+    """Puts a batch together from the Arrow batches that Spark cut its records into."""
+
+    def __init__(self) -> None:
+        self._pieces: list[pa.RecordBatch] = []
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[_Piece]:
+        """Cut where the batch's number changes; each marker row ends a piece."""
+        if batch.num_rows == 0:
+            return
+        import numpy as np
+
+        index = batch.column(c.BATCH).to_numpy(zero_copy_only=False)
+        cuts = np.flatnonzero(index[1:] != index[:-1]) + 1
+        edges = [0, *cuts.tolist(), batch.num_rows]
+        for start, end in pairwise(edges):
+            yield _Piece(batch.slice(start, end - start))
+
+    def add(self, piece: _Piece) -> None:
+        """Keep a piece until its batch is whole."""
+        self._pieces.append(piece.records)
+
+    def content(
+        self, reader: Reader, task: BatchTask, raw: bool
+    ) -> tuple[pa.Table, list[DeadLetter], int, int, ErrorInfo | None]:
+        """The gathered batch by verdict: rows, letters, read, filtered, failure of reading."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        table = pa.Table.from_batches(self._pieces)
+        self._pieces = []
+        marker = table.slice(table.num_rows - 1)
+        table = table.slice(0, table.num_rows - 1)
+        read = marker.column(c.READ)[0].as_py()
+        failure = marker.column(c.FAILURE)[0].as_py()
+        verdict = table.column(c.VERDICT)
+        good = verdict.null_count == table.num_rows
+        outputs = [name for name in table.column_names if name not in _CONTROL]
+        rows = (table if good else table.filter(pc.is_null(verdict))).select([POSITION, *outputs])
+        filtered, letters = 0, []
+        if not good:
+            bad = table.filter(pc.is_valid(verdict))
+            is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
+            filtered = pc.sum(is_filtered).as_py() or 0
+            rejected = bad.filter(pc.invert(is_filtered)).select([POSITION, c.VERDICT, c.MESSAGE, c.ORIGINAL])
+            letters = [
+                originals.letter(
+                    reader,
+                    task,
+                    record[POSITION],
+                    record[c.ORIGINAL],
+                    ErrorInfo(ErrorType(record[c.VERDICT]), record[c.MESSAGE] or ""),
+                    raw=raw,
+                )
+                for record in rejected.to_pylist()
+            ]
+        return rows, letters, read, filtered, ErrorInfo.from_json(json.loads(failure)) if failure else None
+
+
+_CONTROL = frozenset({*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL})
+
+
+def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
+    return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)
+
+
+def _row(outcome: Outcome) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pydict({c.OUTCOME: [json.dumps(outcome.to_json())]})

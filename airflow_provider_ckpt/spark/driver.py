@@ -1,0 +1,58 @@
+"""The Spark application: executes waves as they appear in the run directory and writes outcomes back.
+
+Started by ``spark-submit`` with the run directory as its one argument. It decides nothing and knows no ledger; the
+process that holds the lease does. See ``exchange.py`` for the files.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+if sys.path and Path(sys.path[0]).name == "spark":
+    # Run as a script, this folder comes first on the path and would hide other modules by its own names.
+    del sys.path[0]
+
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.spark.exchange import DriverSide
+from airflow_provider_ckpt.spark.lifeline import die_with_parent
+
+
+def main(directory: str) -> int:
+    """Work until told to stop.
+
+    :param directory: the run directory
+    :returns: exit status
+    """
+    die_with_parent()
+    side = DriverSide(directory)
+    job = side.job()
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ckpt.spark.transform import first_line
+    from airflow_provider_ckpt.spark.wave import check_transform, run_wave
+
+    spark = SparkSession.builder.appName(f"ckpt {job.context.pipeline}").getOrCreate()
+    try:
+        columns = check_transform(spark, job)
+    except CkptError as error:
+        side.failed(0, error.info, final=True)
+        return 1
+    side.ready(spark.sparkContext.defaultParallelism, columns)
+    for wave in side.waves():
+        started = time.monotonic()
+        try:
+            outcomes = run_wave(spark, job, wave)
+        except CkptError as error:
+            side.failed(wave.number, error.info, final=True)
+        except Exception as error:  # noqa: BLE001  # the process boundary: a lost wave is told, and receipts decide what it did
+            side.failed(wave.number, ErrorInfo(ErrorType.PROCESSING, first_line(error)), final=False)
+        else:
+            side.finished(wave.number, outcomes, time.monotonic() - started)
+    spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

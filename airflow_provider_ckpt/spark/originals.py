@@ -1,0 +1,89 @@
+"""Dead letters from what the source held: the original bytes, or of a row source the row as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.protocols import POSITION, DeadLetter, Reader
+from airflow_provider_ckpt.core.errors import ErrorInfo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+
+def letter(
+    reader: Reader, task: BatchTask, position: int, record: Mapping[str, Any] | None, error: ErrorInfo, *, raw: bool
+) -> DeadLetter:
+    """The dead letter of one record.
+
+    :param record: the source's columns, or None if the source no longer shows them
+    :param raw: whether the source gives bytes (``value`` and possibly ``key``) rather than columns
+    """
+    headers = dict(reader.origin(task, position))
+    if record is None:
+        return DeadLetter(position, None, None, error, {**headers, "original": "no longer in the source"})
+    if raw:
+        return DeadLetter(position, record.get("key"), record["value"], error, headers)
+    return DeadLetter(position, None, row_json(record), error, headers)
+
+
+def reread(
+    reader: Reader, task: BatchTask, errors: Mapping[int, ErrorInfo] | ErrorInfo, *, raw: bool
+) -> list[DeadLetter]:
+    """Read the batch again and make dead letters of the records at some positions, or, for one error, of all."""
+    letters = []
+    wanted = set(errors) if isinstance(errors, Mapping) else None
+    for batch in reader.read(task):
+        for position, record in _records(batch):
+            if wanted is None:
+                assert isinstance(errors, ErrorInfo)
+                letters.append(letter(reader, task, position, record, errors, raw=raw))
+            elif position in wanted:
+                assert isinstance(errors, Mapping)
+                wanted.discard(position)
+                letters.append(letter(reader, task, position, record, errors[position], raw=raw))
+    for position in sorted(wanted or ()):
+        assert isinstance(errors, Mapping)
+        letters.append(letter(reader, task, position, None, errors[position], raw=raw))
+    return letters
+
+
+def from_rows(
+    reader: Reader, task: BatchTask, rows: pa.Table, errors: Mapping[int, ErrorInfo], *, raw: bool
+) -> list[DeadLetter]:
+    """Dead letters of rows that are still in hand, unchanged since they were read."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    chosen = rows.filter(pc.is_in(rows.column(POSITION), value_set=pa.array(list(errors), pa.int64())))
+    return [
+        letter(reader, task, position, record, errors[position], raw=raw)
+        for batch in chosen.to_batches()
+        for position, record in _records(batch)
+    ]
+
+
+def row_json(row: Mapping[str, Any]) -> bytes:
+    """A row as one JSON object, without loss: what JSON has no type for becomes text as PostgreSQL would write it."""
+    return json.dumps(row, default=_text, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
+    for record in batch.to_pylist():
+        yield record.pop(POSITION), record
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "\\x" + bytes(value).hex()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return str(value)

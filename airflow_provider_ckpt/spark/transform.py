@@ -1,0 +1,221 @@
+"""The transform, as one SQL projection: decode, ``where``, ``select``, with a verdict for every record.
+
+No record is dropped and none can fail the batch: each expression ``e`` is guarded in line by a function that Spark
+evaluates under try, so ``e`` itself is evaluated only where it cannot raise. ``e`` runs twice, so nondeterministic
+expressions are refused.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.spark import columns as c
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.connectors.protocols import Shape
+
+_DECODED = "__decoded"
+_CORRUPT = "__corrupt"
+_VALID = "__valid"
+
+
+def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
+    """Give every record of ``frame`` a verdict, and the ones to deliver their output columns.
+
+    :param frame: control columns, then the source's columns
+    :returns: control columns, :data:`VERDICT`, :data:`MESSAGE`, :data:`ORIGINAL`, then the output columns
+    :raises ConfigError: if an expression does not parse, names an unknown column, or is nondeterministic
+    """
+    transform = pipeline.transform
+    checks: list[tuple[str, str, str]] = []
+    if transform.decode:
+        frame, names, checks = _decode(frame, pipeline)
+    else:
+        names = [name for name, _ in shape.columns]
+        checks = _null_checks(pipeline, names)
+    outputs = dict(transform.select) if transform.select else {name: quote(name) for name in names}
+    _refuse_nondeterministic(frame, pipeline, outputs)
+
+    branches = [f"WHEN {c.READ} IS NOT NULL THEN NULL"]
+    messages = []
+    for condition, verdict, message in checks:
+        branches.append(f"WHEN {condition} THEN {literal(verdict)}")
+        messages.append(f"WHEN {condition} THEN {literal(message)}")
+    if transform.where:
+        raised = guard(f"CAST(({transform.where}) AS BOOLEAN)")
+        branches.append(f"WHEN {raised} THEN {literal(ErrorType.FILTER_EVALUATION)}")
+        branches.append(f"WHEN NOT coalesce(({transform.where}), false) THEN {literal(c.FILTERED)}")
+        messages.append(f"WHEN {raised} THEN {literal('where failed: ' + transform.where)}")
+        messages.append(f"WHEN NOT coalesce(({transform.where}), false) THEN NULL")
+    if transform.select:
+        for name, expression in outputs.items():
+            raised = guard(f"({expression})")
+            branches.append(f"WHEN {raised} THEN {literal(ErrorType.TRANSFORM_EVALUATION)}")
+            messages.append(f"WHEN {raised} THEN {literal(f'select {name} failed: {expression}')}")
+    verdict = "CASE " + " ".join(branches) + " END"
+    message = "CASE " + " ".join(messages) + " END" if messages else "CAST(NULL AS STRING)"
+    original = "struct(" + ", ".join(quote(name) for name, _ in shape.columns) + ")"
+
+    judged = _project(frame, [*_quoted(frame.columns), f"{verdict} AS {c.VERDICT}"], pipeline)
+    rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
+    deliver = f"{c.READ} IS NULL AND {c.VERDICT} IS NULL"
+    return _project(
+        judged,
+        [
+            *_quoted(c.CONTROL),
+            c.VERDICT,
+            f"CASE WHEN {rejected} THEN {message} END AS {c.MESSAGE}",
+            f"CASE WHEN {rejected} THEN {original} END AS {c.ORIGINAL}",
+            *(f"CASE WHEN {deliver} THEN ({e}) END AS {quote(name)}" for name, e in outputs.items()),
+        ],
+        pipeline,
+    )
+
+
+def guard(expression: str) -> str:
+    """SQL that is true where evaluating ``expression`` raises, and never raises itself."""
+    return f"try_to_binary(cast(isnull({expression}) AS string), 'utf-8') IS NULL"
+
+
+def quote(name: str) -> str:
+    """A column's name as a SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text as a SQL literal."""
+    escaped = str(text).replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+    return f"'{escaped}'"
+
+
+def parse_schema(ddl: str, pipeline: str) -> StructType:
+    """The columns of a schema in Spark's DDL.
+
+    :raises ConfigError: if it does not parse
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        parsed = StructType.fromDDL(ddl)
+        if not isinstance(parsed, StructType):
+            raise ConfigError(
+                f"transform.schema is one type, not columns: {ddl}",
+                pipeline=pipeline,
+                hint="Write it as Spark DDL, such as: id bigint, at timestamp.",
+            )
+    except PySparkException as error:
+        raise ConfigError(
+            f"transform.schema does not parse: {first_line(error)}",
+            pipeline=pipeline,
+            hint="Write it as Spark DDL, such as: id bigint, at timestamp.",
+        ) from error
+    return parsed
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, which in Spark's carries the error class and the reason."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _decode(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, list[str], list[tuple[str, str, str]]]:
+    """Parse ``value`` into the schema's columns; the checks say which records are not what the schema promises."""
+    transform = pipeline.transform
+    assert transform.schema_ is not None
+    names = [item.name for item in parse_schema(transform.schema_, pipeline.name).fields]
+    text = "cast(value AS string)"
+    schema = literal(f"{transform.schema_}, {_CORRUPT} string")
+    options = f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}'"
+    if transform.decode == "json":
+        # from_json takes trailing text, duplicate keys and lone surrogates. An array of the record and a number that
+        # nobody can guess is a strict document with that number second only if the record is exactly one strict value.
+        sentinel = secrets.randbits(62)
+        wrapped = f"concat('[', {text}, ',{sentinel}]')"
+        strict = f"try_variant_get(try_parse_json({wrapped}), '$[1]', 'bigint') <=> {sentinel}"
+        parsed = f"from_json({text}, {schema}, map({options}))"
+        what = "not one JSON object that fits the schema"
+    else:
+        strict = "true"
+        parsed = f"from_csv({text}, {schema}, map({options}, 'sep', {literal(transform.delimiter)}))"
+        what = "not a CSV record that fits the schema"
+    decoded = _project(
+        frame,
+        [*_quoted(frame.columns), f"is_valid_utf8({text}) AND {strict} AS {_VALID}", f"{parsed} AS {_DECODED}"],
+        pipeline,
+    )
+    fields = [f"{_DECODED}.{quote(name)} AS {quote(name)}" for name in names]
+    flat = _project(
+        decoded,
+        [
+            *_quoted(frame.columns),
+            f"coalesce({_VALID} AND {_DECODED} IS NOT NULL AND {_DECODED}.{_CORRUPT} IS NULL, false) AS {_VALID}",
+            *fields,
+        ],
+        pipeline,
+    )
+    checks = [
+        (f"NOT is_valid_utf8({text})", str(ErrorType.MESSAGE_DESERIALIZATION), "not valid UTF-8"),
+        (f"NOT {_VALID}", str(ErrorType.MESSAGE_DESERIALIZATION), what),
+    ]
+    if transform.decode == "json" and pipeline.error_handling.missing_field_behavior != "null":
+        absent = " OR ".join(f"{quote(name)} IS NULL" for name in names)
+        wanted = "array(" + ", ".join(literal(name) for name in names) + ")"
+        missing = f"({absent}) AND size(array_except({wanted}, json_object_keys({text}))) > 0"
+        skip = pipeline.error_handling.missing_field_behavior == "skip"
+        verdict = c.FILTERED if skip else str(ErrorType.JSON_PATH_NOT_FOUND)
+        checks.append((missing, verdict, "a field of the schema is missing"))
+    return flat, names, checks + _null_checks(pipeline, names)
+
+
+def _null_checks(pipeline: Pipeline, names: list[str]) -> list[tuple[str, str, str]]:
+    behavior = pipeline.error_handling.null_value_behavior
+    if behavior == "passthrough":
+        return []
+    verdict = c.FILTERED if behavior == "skip" else str(ErrorType.PROCESSING)
+    return [(" OR ".join(f"{quote(name)} IS NULL" for name in names), verdict, "a field is null")]
+
+
+def _refuse_nondeterministic(frame: DataFrame, pipeline: Pipeline, outputs: dict[str, str]) -> None:
+    where = {"where": pipeline.transform.where} if pipeline.transform.where else {}
+    for name, expression in {**where, **{f"select.{n}": e for n, e in outputs.items()}}.items():
+        projected = _project(frame, [f"({expression}) AS checked"], pipeline, key=f"transform.{name}")
+        if not _deterministic(projected):
+            raise ConfigError(
+                f"transform.{name} is nondeterministic: {expression}",
+                pipeline=pipeline.name,
+                hint="A record that is read again must give the same result; take such values from the source.",
+            )
+
+
+def _deterministic(frame: DataFrame) -> bool:
+    plan = getattr(frame, "_jdf", None)
+    if plan is None:
+        return True
+    expressions = plan.queryExecution().analyzed().expressions()
+    return all(expressions.apply(index).deterministic() for index in range(expressions.size()))
+
+
+def _project(frame: DataFrame, expressions: list[str], pipeline: Pipeline, key: str = "transform") -> DataFrame:
+    from pyspark.errors import PySparkException
+
+    try:
+        projected = frame.selectExpr(*expressions)
+        projected.schema  # noqa: B018  # analysis happens here, on a Connect session too
+    except PySparkException as error:
+        raise ConfigError(
+            f"{key} cannot be used: {first_line(error)}",
+            pipeline=pipeline.name,
+            hint="Correct the expression; the columns it may use are those of the source or of transform.schema.",
+        ) from error
+    return projected
+
+
+def _quoted(names: tuple[str, ...] | list[str]) -> list[str]:
+    return [quote(name) for name in names]

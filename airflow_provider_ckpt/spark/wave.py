@@ -1,0 +1,74 @@
+"""Runs one wave as one Spark job: a task a lane, reader → transform → delivery, no shuffle in between."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark import transform
+from airflow_provider_ckpt.spark.delivery import copy_lane, deliver_lane
+from airflow_provider_ckpt.spark.reading import control_schema, read_lane
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from airflow_provider_ckpt.spark.job import Job
+
+
+def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
+    """Work a wave off and, for a two-phase sink, commit it.
+
+    :returns: one outcome for every batch of the wave
+    :raises ConfigError: if the transform cannot be used; nothing was sent
+    :raises pyspark.errors.PySparkException: if Spark lost a task; what became of the batches is unknown
+    """
+    rows = _frame(spark, job, wave).collect()
+    outcomes = [Outcome.from_json(json.loads(row[0])) for row in rows]
+    committer = job.committer()
+    if committer is None:
+        return outcomes
+    staged = [outcome for outcome in outcomes if outcome.outcome is AttemptOutcome.STAGED]
+    others = [outcome for outcome in outcomes if outcome.outcome is not AttemptOutcome.STAGED]
+    return [*others, *(committer.commit(staged) if staged else [])]
+
+
+def check_transform(spark: SparkSession, job: Job) -> list[str]:
+    """The names of the columns that the transform puts out.
+
+    :raises ConfigError: if it cannot be used
+    """
+    pipeline = job.pipeline
+    if pipeline.transform.trivial:
+        return [name for name, _ in job.shape.columns]
+    empty = spark.createDataFrame([], _reader_schema(job))
+    names = transform.apply(empty, pipeline, job.shape).columns
+    return [name for name in names if name not in {*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL}]
+
+
+def _frame(spark: SparkSession, job: Job, wave: Wave) -> DataFrame:
+    lanes = spark.range(0, len(wave.lanes), 1, len(wave.lanes))
+    outcome = f"{c.OUTCOME} string"
+    if job.pipeline.transform.trivial:
+        return lanes.mapInArrow(partial(copy_lane, job, wave), outcome)
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = _reader_schema(job)
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    read = lanes.mapInArrow(partial(read_lane, job, wave, arrow), schema)
+    judged = transform.apply(read, job.pipeline, job.shape)
+    return judged.mapInArrow(partial(deliver_lane, job, wave), outcome)
+
+
+def _reader_schema(job: Job) -> StructType:
+    """The control columns and the source's columns, as Spark types."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
+    fields = [StructField(item.name, from_arrow_type(item.type)) for item in control_schema()]
+    ddl = ", ".join(f"{transform.quote(name)} {kind}" for name, kind in job.shape.columns)
+    return StructType(fields + transform.parse_schema(ddl, job.context.pipeline).fields)
