@@ -1,10 +1,10 @@
-"""The delivery policy's keys: StreamForge's as they stand, and ours beside them. Defaults are those of the docs' table."""
+"""The delivery policy's keys: StreamForge's as they stand, and ours beside them, with the docs' defaults."""
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from airflow_provider_ckpt.core.policy import OnExhausted, RetryPolicy
 
@@ -12,10 +12,26 @@ Delivery = Literal["at_least_once", "at_most_once", "exactly_once"]
 """The three guarantees."""
 
 
-class Part(BaseModel):
-    """Base of the policy's parts: immutable, and an unknown key is an error."""
+def _not_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    return value
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+
+Whole = Annotated[int, BeforeValidator(_not_bool), Field(le=2**63 - 1)]
+"""A whole number that a 64-bit column can hold; pydantic alone would take ``true`` for 1."""
+
+Millis = Annotated[int, BeforeValidator(_not_bool), Field(le=2**31 - 1)]
+"""Milliseconds, 24 days at most."""
+
+Number = Annotated[float, BeforeValidator(_not_bool)]
+"""A number that may have decimals."""
+
+
+class Part(BaseModel):
+    """Base of all parts of a declaration: immutable, and an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class CommitStrategy(Part):
@@ -28,13 +44,13 @@ class CommitStrategy(Part):
 
     manual_commit: bool = True
     commit_mode: Literal["async", "sync"] = "async"
-    commit_interval: Literal["auto"] | int = "auto"
-    commit_interval_ms: int | None = Field(default=None, ge=1)
-    commit_timeout_ms: int = Field(default=5000, ge=1)
-    auto_commit_interval_ms: int = Field(default=5000, ge=1)
-    checkpoint_after_ms: int = Field(default=1000, ge=0)
-    min_checkpoint_count: int = Field(default=5, ge=1)
-    max_checkpoint_count: int = Field(default=1000, ge=1)
+    commit_interval: Literal["auto"] | Whole = "auto"
+    commit_interval_ms: Millis | None = Field(default=None, ge=1)
+    commit_timeout_ms: Millis = Field(default=5000, ge=1)
+    auto_commit_interval_ms: Millis = Field(default=5000, ge=1)
+    checkpoint_after_ms: Millis = Field(default=1000, ge=0)
+    min_checkpoint_count: Whole = Field(default=5, ge=1)
+    max_checkpoint_count: Whole = Field(default=1000, ge=1)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -62,12 +78,12 @@ class CommitStrategy(Part):
 class Retry(Part):
     """How often and how soon a failed batch is tried again; see :class:`RetryPolicy` for the units."""
 
-    max_attempts: int = Field(default=3, ge=1)
-    initial_delay_ms: int = Field(default=100, ge=0)
-    max_delay_ms: int = Field(default=30_000, ge=0)
-    multiplier: float = Field(default=2.0, ge=1)
-    jitter: float = Field(default=0.1, ge=0, le=1)
-    rounds: int = Field(default=3, ge=1)
+    max_attempts: Whole = Field(default=3, ge=1)
+    initial_delay_ms: Millis = Field(default=100, ge=0)
+    max_delay_ms: Millis = Field(default=30_000, ge=0)
+    multiplier: Number = Field(default=2.0, ge=1, le=1000)
+    jitter: Number = Field(default=0.1, ge=0, le=1)
+    rounds: Whole = Field(default=3, ge=1)
     on_exhausted: OnExhausted = OnExhausted.DLQ
 
     @property
@@ -80,7 +96,8 @@ class DeadLetterQueue(Part):
     """Where records go that can never be delivered.
 
     :param enabled: without it, an error that calls for a dead letter halts the run; nothing is dropped
-    :param sink: ``same`` writes them with the batch: a table beside a PostgreSQL target, JSON lines beside a Delta table
+    :param sink: ``same`` writes them with the batch: a table beside a PostgreSQL target, JSON lines beside
+        a Delta table
     """
 
     enabled: bool = True
@@ -91,7 +108,7 @@ class DeadLetterQueue(Part):
     include_original_headers: bool = True
     include_stack_trace: bool = False
     header_prefix: str = "x-ckpt-"
-    max_dlq_retries: int = Field(default=3, ge=0)
+    max_dlq_retries: Whole = Field(default=3, ge=0)
 
 
 class ErrorHandling(Part):
@@ -110,8 +127,8 @@ class Consumer(Part):
     """
 
     strategy: Literal["auto", "pinned", "round_robin", "single"] = "auto"
-    lanes: Literal["auto"] | int = "auto"
-    max_in_flight: int = Field(default=500_000, ge=1)
+    lanes: Literal["auto"] | Whole = "auto"
+    max_in_flight: Whole = Field(default=500_000, ge=1)
 
     @model_validator(mode="after")
     def _some(self) -> Self:

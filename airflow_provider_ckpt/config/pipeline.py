@@ -6,10 +6,11 @@ Keys and defaults are those of the delivery-policy table in the docs; unknown ke
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from airflow_provider_ckpt.config.delivery import (
     CommitStrategy,
@@ -17,40 +18,51 @@ from airflow_provider_ckpt.config.delivery import (
     DeadLetterQueue,
     Delivery,
     ErrorHandling,
+    Part,
     Retry,
+    Whole,
 )
 from airflow_provider_ckpt.core.errors import Action, ErrorType
 from airflow_provider_ckpt.core.policy import Policy
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = 36_500 * _UNITS["d"]
 
 
-def _duration(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("a duration is a number of seconds or a text such as 90s, 5m, 2h")
-    if isinstance(value, (int, float)):
-        return timedelta(seconds=value)
-    if isinstance(value, str):
+def _duration(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    elif isinstance(value, str):
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
-        if not found:
-            raise ValueError("a duration is a number of seconds or a text such as 90s, 5m, 2h")
-        return timedelta(seconds=float(found[1]) * _UNITS[found[2] or "s"])
-    return value
+        value = float(found[1]) * _UNITS[found[2] or "s"] if found else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST:
+        raise ValueError("a duration is a number of seconds or a text such as 90s, 5m, 2h; from 0 to 36500d")
+    return timedelta(seconds=value)
+
+
+def _as_text(values: object) -> object:
+    """Numbers and truth values inside a mapping of texts, as a person writes them."""
+    if not isinstance(values, Mapping):
+        return values
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int | float) else value
+        for key, value in values.items()
+    }
 
 
 Duration = Annotated[
-    timedelta, BeforeValidator(_duration), PlainSerializer(lambda d: d.total_seconds(), return_type=float), Field(ge=timedelta(0))
+    timedelta,
+    BeforeValidator(_duration),
+    PlainSerializer(lambda d: d.total_seconds(), return_type=float),
 ]
 """A time span: seconds, or a text with a unit (``ms``, ``s``, ``m``, ``h``, ``d``)."""
 
 
-class Model(BaseModel):
-    """Base of all parts: immutable, and an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+Texts = Annotated[dict[str, str], BeforeValidator(_as_text)]
+"""A mapping of texts, which takes numbers and truth values too."""
 
 
-class Source(Model):
+class Source(Part):
     """Where records come from.
 
     :param type: ``files`` or ``postgres``
@@ -72,7 +84,7 @@ class Source(Model):
     cursor: str | None = None
     key: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    start_from: Literal["earliest", "latest"] | int = "earliest"
+    start_from: Literal["earliest", "latest"] | Whole = "earliest"
     close_wait: Duration = timedelta(seconds=30)
     header: bool = True
 
@@ -82,7 +94,7 @@ class Source(Model):
         return self
 
 
-class Transform(Model):
+class Transform(Part):
     """What happens between source and sink, in Spark SQL.
 
     :param decode: how a raw record becomes columns: ``json`` (one object a record) or ``csv``
@@ -92,12 +104,12 @@ class Transform(Model):
     :param delimiter: of csv
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     decode: Literal["json", "csv"] | None = None
     schema_: str | None = Field(default=None, alias="schema")
     where: str | None = None
-    select: dict[str, str] | None = None
+    select: Texts | None = None
     delimiter: str = Field(default=",", min_length=1, max_length=1)
 
     @model_validator(mode="after")
@@ -112,7 +124,7 @@ class Transform(Model):
         return not (self.decode or self.where or self.select)
 
 
-class Sink(Model):
+class Sink(Part):
     """Where records go.
 
     :param type: ``postgres`` or ``delta``
@@ -140,7 +152,7 @@ class Sink(Model):
         return self
 
 
-class Lease(Model):
+class Lease(Part):
     """Who may run.
 
     :param ttl: a lease that is not renewed for this long may be taken over
@@ -159,7 +171,7 @@ class Lease(Model):
         return self
 
 
-class Run(Model):
+class Run(Part):
     """How a run is executed.
 
     :param engine: ``submit`` starts Spark by the apache-spark provider's hook
@@ -173,10 +185,10 @@ class Run(Model):
     connection: str | None = None
     time_budget: Duration = timedelta(hours=1)
     fail_on_hold: bool = True
-    conf: dict[str, str] = Field(default_factory=dict)
+    conf: Texts = Field(default_factory=dict)
 
 
-class Recovery(Model):
+class Recovery(Part):
     """How late the source may show records.
 
     :param window: lower bound of the low watermark's distance behind the checkpoint
@@ -187,7 +199,7 @@ class Recovery(Model):
     settle_lag: Duration = timedelta(minutes=5)
 
 
-class Pipeline(Model):
+class Pipeline(Part):
     """One replication, declared once.
 
     :param name: unique in the ledger: letters, digits, ``_``, ``-`` and ``.``

@@ -1,4 +1,4 @@
-"""What a source and a sink must be able to do; one conformance suite each (``tests/integration/connectors``) holds them to it.
+"""What a source and a sink must be able to do; one conformance suite each holds them to it.
 
 Each has a half that runs in the process holding the lease (``Source``, ``Sink``; no Spark, light imports) and a half
 that runs inside a lane on a Spark executor (``Reader``, ``Writer``). Neither knows Airflow or the ledger.
@@ -97,7 +97,7 @@ class PlanRequest:
 
     :param todo: stretches to plan, oldest first
     :param records_per_batch: obeyed exactly where the source can count, or None: the source picks a good size
-    :param max_records: plan about this many records at most (back-pressure); at least one batch is planned if there is any
+    :param max_records: plan about this many records at most (back-pressure); at least one batch if there is any
     :param files: what is already discovered (files source)
     :param states: what :attr:`Plan.states` said last time, by partition
     """
@@ -178,14 +178,14 @@ class Reader(Protocol):
     """The reading half of a source, one per lane; keeps its connection across batches."""
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """The records of the task's range: column :data:`POSITION`, then the columns of :class:`Shape`, in position order.
+        """The records of the task's range: in position order: column :data:`POSITION`, then those of :class:`Shape`.
 
         Yields nothing for an empty range. Must reach the range's end or raise :class:`SourceError` or :class:`IoError`.
         """
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Dead-letter headers that say where a record came from: ``source-table`` or ``source-file`` or ``source-topic``,
-        ``source-partition``, ``source-position``."""
+        """Dead-letter headers that say where a record came from: ``source-table``, ``source-file`` or
+        ``source-topic``; ``source-partition``, ``source-position``."""
 
     def close(self) -> None:
         """Let go of connections."""
@@ -240,8 +240,8 @@ class Content:
     :param letters: the records that the transform rejected
     :param read: records read from the source
     :param filtered: records that ``where`` left out
-    :param original: gives, for positions of ``rows``, the dead letters with the original bytes and origin headers, and the
-        errors passed in; for a writer that finds bad records itself
+    :param original: gives, for positions of ``rows``, the dead letters with the original bytes and origin headers,
+        and the errors passed in; for a writer that finds bad records itself
     """
 
     rows: pa.Table
@@ -281,8 +281,8 @@ class Sink(Protocol):
         """
 
     def receipts(self, after: Mapping[str, int]) -> Iterator[Receipt]:
-        """This ledger's receipts for the pipeline whose range ends beyond ``after`` (the checkpoint) of their partition;
-        all of them for a partition that ``after`` does not name. Final once :meth:`fence` has returned."""
+        """This ledger's receipts for the pipeline whose range ends beyond ``after`` (the checkpoint) of their
+        partition; all of them for a partition that ``after`` does not name. Final once :meth:`fence` has returned."""
 
     def target_rows(self) -> int | None:
         """How many rows the target holds, where that is cheap enough to ask."""
@@ -299,8 +299,8 @@ class Writer(Protocol):
 
         ``deliver`` writes the rows and dead letters; ``reject`` gets all records as ``content.letters`` and no rows;
         ``void`` gets nothing. If a receipt exists already: no effect, the outcome carries it and ``found``. A two-phase
-        sink returns ``staged``. Nothing is raised for a failed batch: the outcome says ``failed`` with the error, and what
-        it wrote is rolled back. :class:`FencedError` is raised when a newer epoch holds the fence.
+        sink returns ``staged``. Nothing is raised for a failed batch: the outcome says ``failed`` with the error, and
+        what it wrote is rolled back. :class:`FencedError` is raised when a newer epoch holds the fence.
         """
 
     def close(self) -> None:

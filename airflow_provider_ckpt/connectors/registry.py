@@ -31,7 +31,7 @@ _WRITERS = {
     "postgres": ("postgres_writer", "PostgresWriter"),
     "delta": ("delta_writer", "DeltaWriter"),
 }
-_COMMITTERS = {"delta": ("delta_sink", "DeltaCommitter")}
+_COMMITTERS = {"delta": ("delta_committer", "DeltaCommitter")}
 
 
 def _load(module: str, name: str) -> Any:

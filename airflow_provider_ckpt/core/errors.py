@@ -181,13 +181,18 @@ class CkptError(Exception):
             for name, value in (("pipeline", self.pipeline), ("batch", self.batch), ("position", self.position))
             if value is not None
         ]
-        text = f"[{self.type.value}] " + (", ".join(where) + ": " if where else "") + self.message
-        return f"{text} {self.hint}" if self.hint else text
+        return f"[{self.type.value}] " + (", ".join(where) + ": " if where else "") + self._advice()
 
     @property
     def info(self) -> ErrorInfo:
         """The same error as data."""
-        return ErrorInfo(self.type, self.message, self.recoverable, self.sqlstate, self.whole)
+        return ErrorInfo(self.type, self._advice(), self.recoverable, self.sqlstate, self.whole)
+
+    def _advice(self) -> str:
+        """What went wrong, as a sentence, and what to do next."""
+        if not self.hint:
+            return self.message
+        return f"{self.message}{'' if self.message.endswith(('.', '!', '?')) else '.'} {self.hint}"
 
 
 class ConfigError(CkptError):

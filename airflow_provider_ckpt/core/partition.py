@@ -84,7 +84,8 @@ class Partition:
     :param batches: those not yet below ``committed``
 
     ``passed`` collects the resolved batches that the checkpoint has moved over; the ledger merges their receipts. The
-    transitions that may move it take ``advance=False`` from a caller who has many to make and calls :meth:`advance` once.
+    transitions that may move it take ``advance=False`` from a caller who has many to make and calls :meth:`advance`
+    once.
     """
 
     def __init__(
@@ -197,6 +198,8 @@ class Partition:
     ) -> tuple[InFlightTicket, list[Event]]:
         """Open an attempt; at most once, this alone resolves the batch.
 
+        Beginning a cancelled batch again lifts its watermark, which may free what was resolved beyond it.
+
         :param epoch: the lease's epoch
         :param now: UTC, compared with the batch's ``not_before``
         :raises LedgerStateError: while draining or stopped, before ``not_before``, or if the batch is not planned
@@ -213,7 +216,7 @@ class Partition:
             batch, state=state, attempts=batch.attempts + 1, epoch=epoch, not_before=None, cancelled=False
         )
         events = [self._event("begun", batch.key.seq, attempt=batch.attempts + 1, epoch=epoch)]
-        if at_most_once and advance:
+        if advance and (at_most_once or batch.cancelled):
             events += self.advance()
         return InFlightTicket(batch.key, batch.attempts + 1, epoch), events
 
@@ -372,6 +375,7 @@ class Partition:
         if committed == self.committed:
             return []
         before, self.committed = self.committed, committed
+        self.passed += [b for b in self.batches.values() if b.state in RESOLVED and b.range.end <= committed]
         self.batches = {seq: b for seq, b in self.batches.items() if b.state in BLOCKING or b.range.end > committed}
         return [self._event("checkpoint", None, before=before, after=committed)]
 

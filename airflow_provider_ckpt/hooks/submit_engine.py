@@ -177,6 +177,7 @@ def _hook(pipeline: Pipeline, directory: Path) -> SparkSubmitHook:
         conn_id=pipeline.run.connection or "spark_default",
         name=f"ckpt {pipeline.name}",
         properties_file=str(properties),
+        application_args=[str(directory)],
     )
     master = hook._connection["master"]
     if hook._connection["deploy_mode"] == "cluster":

@@ -53,7 +53,9 @@ class Setup:
 
 
 class Run:
-    """A held lease on a pipeline, with its source and sink open. Use as a context manager.
+    """A held lease on a pipeline, with its source and sink open.
+
+    As a context manager it closes them in the end, and after an error releases the lease too.
 
     :param summary: what this process did in the run
     """
@@ -69,7 +71,7 @@ class Run:
         self.summary = RunSummary(self.pipeline.name, lease.epoch, run=self.id)
         self._started = time.monotonic()
         self.bounds: dict[str, int] = {}
-        self._more = False
+        self._more = True
         self._closed = False
         self._renewal = Renewal(setup.ledger, lease)
 
@@ -134,15 +136,16 @@ class Run:
             log.info("Planned %d batches of %s; %d wait", len(planned), self.pipeline.name, waiting + len(planned))
         return waiting + len(planned)
 
-    def execute(self, engine: Engine, *, rounds: bool) -> None:
+    def execute(self, engine: Engine, *, rounds: bool, plan_on: bool = True) -> None:
         """Run waves until nothing is due or the time budget is over; see ``waves.py``.
 
         :param rounds: also wait for and run later rounds; otherwise they are left to a retry task
+        :param plan_on: also plan what else the source holds, as batches get their verdict
         :raises CkptError: when the run halts or the sink as a whole fails; what was delivered is settled
         """
         from airflow_provider_ckpt.replication.waves import Waves
 
-        Waves(self, engine, rounds=rounds).run()
+        Waves(self, engine, rounds=rounds, plan_on=plan_on).run()
 
     def settle(self) -> None:
         """Settle what has a receipt and was not reported."""
@@ -159,7 +162,7 @@ class Run:
 
     @property
     def more(self) -> bool:
-        """Whether the source holds more than was planned."""
+        """Whether the source may hold more than was planned."""
         return self._more
 
     def finish(self, *, release: bool = True) -> RunSummary:
@@ -206,8 +209,10 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close()
+        if kind is not None:
+            self.ledger.release(self.lease)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -290,15 +295,16 @@ def acquire(setup: Setup) -> Run:
 def attach(setup: Setup, epoch: int) -> Run:
     """Carry on the lease that an earlier task of the same DAG run acquired.
 
+    If attempts of that epoch are still open, this task was started once before and died or lives on as a twin: then the
+    lease is acquired anew, which fences that one. :attr:`Run.epoch` says which epoch it is.
+
     :raises StaleEpochError: if another run has taken over since
     """
-    opened = Opened(setup)
-    try:
-        lease = setup.ledger.attach(setup.pipeline.name, epoch, setup.owner)
-    except BaseException:
-        opened.close()
-        raise
-    run = Run(setup, lease, opened)
+    lease = setup.ledger.attach(setup.pipeline.name, epoch, setup.owner)
+    partitions = setup.ledger.partitions(setup.pipeline.name).values()
+    if any(batch.epoch == epoch for record in partitions for batch in record.partition.in_flight.values()):
+        return acquire(setup)
+    run = Run(setup, lease, Opened(setup))
     run.mark_checkpoints()
     return run
 
@@ -310,14 +316,9 @@ def replicate(setup: Setup, engine: Engine) -> RunSummary:
     :raises CkptError: when the run halts or fails; what was delivered is settled, and the lease is released
     """
     with acquire(setup) as run:
-        try:
-            if run.plan():
-                run.execute(engine, rounds=True)
-            return run.finish()
-        except BaseException:
-            engine.kill()
-            setup.ledger.release(run.lease)
-            raise
+        if run.plan():
+            run.execute(engine, rounds=True)
+        return run.finish()
 
 
 def utcnow() -> datetime:

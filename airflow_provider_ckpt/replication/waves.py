@@ -34,13 +34,15 @@ class Waves:
     """Runs waves for one :class:`Run` on one engine.
 
     :param rounds: also run later rounds in place; otherwise a batch that used up a round waits for the retry task
+    :param plan_on: also plan what else the source holds, as batches get their verdict
     """
 
-    def __init__(self, run: Run, engine: Engine, *, rounds: bool) -> None:
+    def __init__(self, run: Run, engine: Engine, *, rounds: bool, plan_on: bool) -> None:
         self._run = run
         self._pipeline = run.pipeline
         self._engine = engine
         self._rounds = rounds
+        self._plan_on = plan_on
         self._left: set[BatchKey] = set()
         self._number = 0
         self._limit = _FIRST_WAVE
@@ -49,24 +51,29 @@ class Waves:
 
     def run(self) -> None:
         """Work until nothing is due, or the time budget is over."""
-        deadline = time.monotonic() + self._pipeline.run.time_budget.total_seconds()
         try:
-            while time.monotonic() < deadline:
-                self._run.check()
-                if self._number and self._run.more:
-                    self._run.plan()
-                candidates = [batch for batch in self._run.planned() if batch.key not in self._left]
-                if not candidates:
-                    break
-                due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= _now()]
-                if not due:
-                    self._sleep(min(batch.not_before for batch in candidates if batch.not_before))
-                    continue
+            self._work()
+        except BaseException:
+            self._engine.kill()
+            raise
+        if self._engine.started:
+            with self._run.step("spark_stop"):
+                self._engine.close()
+
+    def _work(self) -> None:
+        deadline = time.monotonic() + self._pipeline.run.time_budget.total_seconds()
+        while time.monotonic() < deadline:
+            self._run.check()
+            if self._plan_on and self._run.more:
+                self._run.plan()
+            candidates = [batch for batch in self._run.planned() if batch.key not in self._left]
+            if not candidates:
+                break
+            due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= _now()]
+            if due:
                 self._wave(due)
-        finally:
-            if self._engine.started:
-                with self._run.step("spark_stop"):
-                    self._engine.close()
+            else:
+                self._sleep(min(batch.not_before for batch in candidates if batch.not_before))
 
     def _wave(self, due: list[Batch]) -> None:
         if not self._engine.started:

@@ -2,7 +2,7 @@
 
 No record is dropped and none can fail the batch: each expression ``e`` is guarded in line by a function that Spark
 evaluates under try, so ``e`` itself is evaluated only where it cannot raise. ``e`` runs twice, so nondeterministic
-expressions are refused.
+expressions are refused; so is what needs other records than its own, since it would tear the lanes' order apart.
 """
 
 from __future__ import annotations
@@ -30,17 +30,22 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
 
     :param frame: control columns, then the source's columns
     :returns: control columns, :data:`VERDICT`, :data:`MESSAGE`, :data:`ORIGINAL`, then the output columns
-    :raises ConfigError: if an expression does not parse, names an unknown column, or is nondeterministic
+    :raises ConfigError: if an expression does not parse, names an unknown column, is nondeterministic, or needs other
+        records than its own
     """
     transform = pipeline.transform
     checks: list[tuple[str, str, str]] = []
+    original = "struct(" + ", ".join(quote(name) for name, _ in shape.columns) + ")"
     if transform.decode:
+        # Out of the way: a column of the schema may well be called "value" too.
+        frame = _project(frame, [*_quoted(c.CONTROL), f"{original} AS {c.ORIGINAL}"], pipeline)
+        original = c.ORIGINAL
         frame, names, checks = _decode(frame, pipeline)
     else:
         names = [name for name, _ in shape.columns]
         checks = _null_checks(pipeline, names)
     outputs = dict(transform.select) if transform.select else {name: quote(name) for name in names}
-    _refuse_nondeterministic(frame, pipeline, outputs)
+    _refuse_unfit(frame, pipeline, outputs)
 
     branches = [f"WHEN {c.READ} IS NOT NULL THEN NULL"]
     messages = []
@@ -60,7 +65,6 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
             messages.append(f"WHEN {raised} THEN {literal(f'select {name} failed: {expression}')}")
     verdict = "CASE " + " ".join(branches) + " END"
     message = "CASE " + " ".join(messages) + " END" if messages else "CAST(NULL AS STRING)"
-    original = "struct(" + ", ".join(quote(name) for name, _ in shape.columns) + ")"
 
     judged = _project(frame, [*_quoted(frame.columns), f"{verdict} AS {c.VERDICT}"], pipeline)
     rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
@@ -126,11 +130,11 @@ def first_line(error: BaseException) -> str:
 
 
 def _decode(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, list[str], list[tuple[str, str, str]]]:
-    """Parse ``value`` into the schema's columns; the checks say which records are not what the schema promises."""
+    """Parse the original value into the schema's columns; the checks say which records are not what it promises."""
     transform = pipeline.transform
     assert transform.schema_ is not None
     names = [item.name for item in parse_schema(transform.schema_, pipeline.name).fields]
-    text = "cast(value AS string)"
+    text = f"cast({c.ORIGINAL}.value AS string)"
     schema = literal(f"{transform.schema_}, {_CORRUPT} string")
     options = f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}'"
     if transform.decode == "json":
@@ -142,8 +146,10 @@ def _decode(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, list[str],
         parsed = f"from_json({text}, {schema}, map({options}))"
         what = "not one JSON object that fits the schema"
     else:
-        strict = "true"
-        parsed = f"from_csv({text}, {schema}, map({options}, 'sep', {literal(transform.delimiter)}))"
+        # RFC 4180: a quote inside quotes is doubled. An empty line has no fields, and from_csv would make it all nulls.
+        strict = "true" if len(names) == 1 else f"{text} <> ''"
+        dialect = f"'sep', {literal(transform.delimiter)}, 'escape', '\"'"
+        parsed = f"from_csv({text}, {schema}, map({options}, {dialect}))"
         what = "not a CSV record that fits the schema"
     decoded = _project(
         frame,
@@ -182,24 +188,29 @@ def _null_checks(pipeline: Pipeline, names: list[str]) -> list[tuple[str, str, s
     return [(" OR ".join(f"{quote(name)} IS NULL" for name in names), verdict, "a field is null")]
 
 
-def _refuse_nondeterministic(frame: DataFrame, pipeline: Pipeline, outputs: dict[str, str]) -> None:
+def _refuse_unfit(frame: DataFrame, pipeline: Pipeline, outputs: dict[str, str]) -> None:
     where = {"where": pipeline.transform.where} if pipeline.transform.where else {}
     for name, expression in {**where, **{f"select.{n}": e for n, e in outputs.items()}}.items():
         projected = _project(frame, [f"({expression}) AS checked"], pipeline, key=f"transform.{name}")
-        if not _deterministic(projected):
-            raise ConfigError(
-                f"transform.{name} is nondeterministic: {expression}",
-                pipeline=pipeline.name,
-                hint="A record that is read again must give the same result; take such values from the source.",
-            )
+        problem = _problem(frame, projected)
+        if problem:
+            what, hint = problem
+            raise ConfigError(f"transform.{name} {what}: {expression}", pipeline=pipeline.name, hint=hint)
 
 
-def _deterministic(frame: DataFrame) -> bool:
-    plan = getattr(frame, "_jdf", None)
-    if plan is None:
-        return True
-    expressions = plan.queryExecution().analyzed().expressions()
-    return all(expressions.apply(index).deterministic() for index in range(expressions.size()))
+def _problem(frame: DataFrame, projected: DataFrame) -> tuple[str, str] | None:
+    """Why an expression cannot stand in a transform, and what to do; None if it can."""
+    if not hasattr(projected, "_jdf"):
+        return None
+    plan = projected._jdf.queryExecution().analyzed()
+    alone = plan.nodeName() == "Project" and plan.child().equals(frame._jdf.queryExecution().analyzed())
+    if not alone or not plan.subqueries().isEmpty():
+        return "needs other records than its own", "Leave windows, aggregates and subqueries to a query on the target."
+    expressions = plan.expressions()
+    if not all(expressions.apply(index).deterministic() for index in range(expressions.size())):
+        hint = "A record that is read again must give the same result; take such values from the source."
+        return "is nondeterministic", hint
+    return None
 
 
 def _project(frame: DataFrame, expressions: list[str], pipeline: Pipeline, key: str = "transform") -> DataFrame:

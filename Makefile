@@ -1,0 +1,66 @@
+# The index of what can be done here; `make help` prints it.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest
+
+.PHONY: help setup java postgres demo test test-unit test-integration test-system lint format crash bench-pg docs lock clean
+
+help: ## Print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
+
+.venv/.ready: requirements.lock pyproject.toml tests/services/venv.sh
+	@tests/services/venv.sh
+	@touch $@
+
+setup: .venv/.ready ## Make .venv with every locked package
+
+java:
+	@tests/services/packages.sh java
+
+postgres:
+	@tests/services/packages.sh postgres
+
+demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build/demo/summary.json
+	@$(PY) -m tests.system.demo
+
+test: lint postgres java ## Lint, then every test: unit, integration, real Airflow, crashes
+	@$(PYTEST)
+
+test-unit: setup ## Pure tests, in seconds
+	@$(PYTEST) tests/unit
+
+test-integration: setup postgres java ## Tests against real PostgreSQL, Spark and Delta
+	@$(PYTEST) tests/integration
+
+test-system: setup postgres java ## Tests under a real Airflow, crashes included
+	@$(PYTEST) tests/system
+
+lint: setup ## ruff, mypy --strict, layers, spelling
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@.venv/bin/lint-imports --no-cache
+	@.venv/bin/codespell
+
+format: setup ## Let ruff put the code in order
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+crash: setup postgres java ## Kill everything at 20 moments, count what is lost or doubled; writes build/crash/summary.json
+	@$(PY) -m tests.chaos.crash
+
+bench-pg: setup postgres java ## A million rows PostgreSQL to PostgreSQL against psql and Spark JDBC; writes build/bench/pg_to_pg.json
+	@$(PY) -m tests.benchmarks.pg_to_pg
+
+docs: setup ## Build the documentation into docs/_build/html
+	@$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+lock: ## Write requirements.lock anew: names, versions, hashes
+	@uv pip compile pyproject.toml --universal --python-version 3.11 --extra all --extra dev --upgrade --quiet \
+		--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock
+
+clean: ## Remove what was built, .venv excepted
+	@rm -rf build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,56 @@
+"""``airflow ckpt run FILE``: one run of a pipeline without a DAG."""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from contextlib import closing
+from typing import Any, TextIO
+
+from airflow_provider_ckpt.cli.command import FailedError, command
+from airflow_provider_ckpt.cli.output import write_table
+from airflow_provider_ckpt.core.policy import Route
+
+log = logging.getLogger(__name__)
+
+
+def _table(summary: dict[str, Any], out: TextIO) -> None:
+    records = summary["records"]
+    rows = [
+        ("pipeline", summary["pipeline"]),
+        ("epoch", summary["epoch"]),
+        *(("records " + fate.replace("_", " "), count) for fate, count in records.items()),
+        ("batches", summary["batches"]),
+        (
+            "checkpoint",
+            {part: f"{moved['before']} → {moved['after']}" for part, moved in summary["checkpoint"].items()},
+        ),
+        ("errors", summary["errors"]),
+        ("rows in the target", summary["target_rows"]),
+        ("route", summary["route"]),
+        ("Spark started", summary["spark_started"]),
+        ("seconds", summary["seconds"]),
+    ]
+    write_table(rows, out)
+
+
+@command(_table)
+def run(args: Namespace) -> dict[str, Any]:
+    """Replicate whatever is new, once, and return the run's summary."""
+    from airflow_provider_ckpt.config.load import load, warnings
+    from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+    from airflow_provider_ckpt.ledger_location import open_ledger, resolve_connection
+    from airflow_provider_ckpt.replication.owner import of_this_process
+    from airflow_provider_ckpt.replication.run import Setup, replicate
+
+    pipeline = load(args.file)
+    for warning in warnings(pipeline):
+        log.warning("%s: %s", args.file, warning)
+    with open_ledger(args.ledger) as ledger, closing(SubmitEngine(pipeline)) as engine:
+        summary = replicate(Setup(pipeline, ledger, resolve_connection, of_this_process()), engine)
+    document: dict[str, Any] = summary.to_json()
+    if Route.HOLD in summary.route and pipeline.run.fail_on_hold:
+        raise FailedError(
+            f"pipeline {pipeline.name}: batches are held; see: airflow ckpt status {pipeline.name}", document
+        )
+    return document

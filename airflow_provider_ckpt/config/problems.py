@@ -1,0 +1,192 @@
+"""What is wrong with a declaration, in words: pydantic's errors as lines that name the key and the nearest known one.
+
+Knows nothing of YAML: where a key stands in a file is ``load.py``'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum, EnumType
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+Path = tuple[str | int, ...]
+"""Where a value stands: keys and list indexes, from the top."""
+
+_KEY = "[key]"
+"""pydantic's mark for an error in a mapping's key instead of its value."""
+
+_ABSENT = frozenset({"missing", "extra_forbidden"})
+_EXPECTED = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a mapping of keys to values",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "model_type": "a mapping of keys to values",
+    "string_type": "text (put it in quotes)",
+    "tuple_type": "a list, such as [id]",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong.
+
+    :param path: the key that it concerns; it need not exist in the document
+    :param text: what is wrong with it
+    :param missing: whether the key is wanted and not there
+    """
+
+    path: Path
+    text: str
+    missing: bool = False
+
+    @property
+    def key(self) -> str:
+        """The path as a person writes it."""
+        return ".".join(str(part) for part in self.path)
+
+
+def problems(model: type[BaseModel], data: object, error: ValidationError) -> list[Problem]:
+    """Every problem that validation found, one a key.
+
+    :param model: the model that refused
+    :param data: what it refused
+    """
+    by_path: dict[Path, list[ErrorDetails]] = {}
+    for detail in error.errors(include_url=False):
+        by_path.setdefault(_path(data, detail), []).append(detail)
+    return [
+        Problem(path, _say(model, path, details), details[0]["type"] == "missing") for path, details in by_path.items()
+    ]
+
+
+def _path(data: object, detail: ErrorDetails) -> Path:
+    """pydantic's location without the names of union members, which are no keys."""
+    found: list[str | int] = []
+    for part in detail["loc"]:
+        inside = isinstance(data, Mapping) and part in data
+        listed = isinstance(data, Sequence) and not isinstance(data, str) and isinstance(part, int)
+        if not inside and not listed:
+            return (*found, part) if detail["type"] in _ABSENT else tuple(found)
+        found.append(part)
+        data = data[part]  # type: ignore[index]  # just checked, by shape
+    return tuple(found)
+
+
+def _say(model: type[BaseModel], path: Path, details: Sequence[ErrorDetails]) -> str:
+    first = details[0]
+    if first["type"] == "extra_forbidden":
+        return _unknown(model, path)
+    if first["type"] == "missing":
+        return "missing" + _only(_choices(model, path))
+    if first["loc"][-1:] == (_KEY,):
+        return f"unknown error type; {_nearest(str(path[-1]), _expected(first))}"
+    if first["input"] is None and first["type"] == "model_type":
+        return "is empty: give it keys, or leave it out"
+    for detail in details:
+        if detail["type"] == "value_error":
+            return str(detail["ctx"]["error"])
+    choices = [choice for detail in details for choice in _expected(detail)]
+    others = [_EXPECTED[detail["type"]] for detail in details if detail["type"] in _EXPECTED]
+    if choices:
+        return _refused(first["input"], choices, others)
+    return f"must be {' or '.join(dict.fromkeys(others))}" if others else _limit(first)
+
+
+def _refused(value: object, choices: Sequence[str], others: Sequence[str]) -> str:
+    given = "an empty value" if value is None else repr(str(value))
+    text = f"{given} is not supported; supported: {', '.join([*choices, *dict.fromkeys(others)])}"
+    close = get_close_matches(str(value), choices, 1)
+    return f"{text}; did you mean {close[0]}?" if close else text
+
+
+def _limit(detail: ErrorDetails) -> str:
+    context = detail.get("ctx", {})
+    match detail["type"]:
+        case "greater_than_equal":
+            return f"must be at least {context['ge']}"
+        case "less_than_equal":
+            return f"must be at most {context['le']}"
+        case "string_pattern_mismatch":
+            return "must be letters, digits, '_', '-' and '.', not begin with '-' or '.', and be 128 long at most"
+    return detail["msg"][:1].lower() + detail["msg"][1:]
+
+
+def _expected(detail: ErrorDetails) -> list[str]:
+    """The texts that a literal or enum error allows; pydantic has them only as prose: ``'a', 'b' or 'c'``."""
+    if detail["type"] not in ("literal_error", "enum"):
+        return []
+    prose: str = detail["ctx"]["expected"]
+    return [word.strip().strip("'") for word in prose.replace(" or ", ", ").split(", ")]
+
+
+def _unknown(model: type[BaseModel], path: Path) -> str:
+    owner = _model_at(model, path[:-1]) or model
+    key = str(path[-1])
+    elsewhere = [home for home in _homes(model) if home.rpartition(".")[2] == key]
+    known = list(_keys(owner))
+    if elsewhere and not get_close_matches(key, known, 1, 0.8):
+        return f"unknown key here; did you mean {elsewhere[0]}?"
+    return f"unknown key; {_nearest(key, known)}"
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    by_form = {_form(name): name for name in known}
+    close = get_close_matches(_form(word), by_form, 1)
+    return f"did you mean {by_form[close[0]]}?" if close else f"known here: {', '.join(known)}"
+
+
+def _form(word: str) -> str:
+    return word.lower().replace("-", "_")
+
+
+def _keys(model: type[BaseModel]) -> Iterator[str]:
+    return (field.alias or name for name, field in model.model_fields.items())
+
+
+def _homes(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every key of a model and its parts, as a dotted path."""
+    for key in _keys(model):
+        yield prefix + key
+        part = _model_at(model, (key,))
+        if part:
+            yield from _homes(part, f"{prefix}{key}.")
+
+
+def _annotation(model: type[BaseModel], path: Path) -> Any:
+    owner = _model_at(model, path[:-1])
+    for name, field in owner.model_fields.items() if owner else ():
+        if (field.alias or name) == path[-1]:
+            return field.annotation
+    return None
+
+
+def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
+    """The model of the part at a path, or None where it is not a part."""
+    if not path:
+        return model
+    found = _annotation(model, path)
+    return found if isinstance(found, type) and issubclass(found, BaseModel) else None
+
+
+def _choices(model: type[BaseModel], path: Path) -> list[str]:
+    """The texts that a key may hold, where they can be listed."""
+    annotation = _annotation(model, path)
+    if isinstance(annotation, EnumType):
+        members: Mapping[str, Enum] = annotation.__members__
+        return [str(member.value) for member in members.values()]
+    return [choice for choice in get_args(annotation) if isinstance(choice, str)]
+
+
+def _only(choices: Sequence[str]) -> str:
+    return f"; one of: {', '.join(choices)}" if choices else ""

@@ -1,0 +1,141 @@
+"""Receipts of the delta sink: a chain of immutable nodes whose head is a ``txn`` action of the table.
+
+A ``txn`` action holds one number per application id, but a receipt also has a range, counts and an attempt. So each
+commit first writes a *node*, durably, under a number that was never used: its receipts, and the number of the node
+before it, as read from the very handle that commits. The commit then sets the version of
+``<ledger>:<pipeline>:receipts`` to that number, in the same atomic log entry that adds the data files. So:
+
+- The ``txn`` action alone arbitrates. A node counts if and only if the head reaches it; a node whose commit was lost,
+  or lost the race, is reached by nobody and can be ignored, whatever it says and however many attempts wrote one.
+- Every receipt can always be read back: ``txn`` actions go into Delta's checkpoints, so they outlive log clean-up.
+- It says which batches are done, not up to where: a batch skipped in the ledger leaves no hole to get stuck on.
+
+A node also sums up, per generation and partition, the highest seq and range end of all nodes up to it, so a search
+stops where nothing older can matter. Numbers grow: commits so far in the upper 31 bits, chance in the lower 32.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_ckpt.connectors.delta_layout import Layout
+from airflow_provider_ckpt.connectors.files_local import io_error, write_durably
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.errors import SinkError
+
+_FORMAT = 1
+_CHANCE_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A receipt, and the data file that was added with it, if any."""
+
+    receipt: Receipt
+    file: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What one commit receipted.
+
+    :param previous: the number of the node before it
+    :param reach: by generation and partition, the highest seq and range end in this node and all before it
+    """
+
+    previous: int | None
+    entries: Sequence[Entry]
+    reach: Mapping[tuple[int, str], tuple[int, int]]
+
+
+class Receipts:
+    """Reads and extends the chain of one pipeline; what is the head is for the caller to say, from a table handle."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._newest: tuple[int, Node] | None = None
+
+    def append(self, previous: int | None, entries: Sequence[Entry]) -> int:
+        """Write a node durably and give its number, to be committed as the new head.
+
+        :param previous: the head on the handle that will commit
+        :raises OSError: if the file system fails; then nothing is left behind
+        """
+        reach = dict(self._node(previous).reach) if previous is not None else {}
+        for entry in entries:
+            key, end = entry.receipt.key, entry.receipt.range.end
+            seq, highest = reach.get((key.generation, key.partition), (key.seq, end))
+            reach[key.generation, key.partition] = (max(seq, key.seq), max(highest, end))
+        document = {
+            "format": _FORMAT,
+            "previous": previous,
+            "receipts": [entry.receipt.to_json() | {"file": entry.file} for entry in entries],
+            "reach": [[*where, *how_far] for where, how_far in sorted(reach.items())],
+        }
+        count = ((previous or 0) >> _CHANCE_BITS) + 1
+        number = (count << _CHANCE_BITS) | secrets.randbits(_CHANCE_BITS)
+        write_durably(self._layout.node(number), json.dumps(document).encode(), exclusive=True)
+        return number
+
+    def find(self, head: int | None, keys: Iterable[BatchKey]) -> dict[BatchKey, Entry]:
+        """The entries of those batches that have one."""
+        missing = set(keys)
+        found: dict[BatchKey, Entry] = {}
+        for node in self._walk(head):
+            missing = {key for key in missing if key.seq <= node.reach.get((key.generation, key.partition), (-1, 0))[0]}
+            if not missing:
+                break
+            for entry in node.entries:
+                if entry.receipt.key in missing:
+                    found[entry.receipt.key] = entry
+                    missing.discard(entry.receipt.key)
+        return found
+
+    def beyond(self, head: int | None, after: Mapping[str, int]) -> list[Receipt]:
+        """Receipts whose range ends beyond ``after`` of their partition, in the order of their keys."""
+        found = []
+        for node in self._walk(head):
+            if all(p in after and end <= after[p] for (_, p), (_, end) in node.reach.items()):
+                break
+            found += [entry.receipt for entry in node.entries if _is_beyond(entry.receipt, after)]
+        return sorted(found, key=lambda receipt: receipt.key)
+
+    def _walk(self, head: int | None) -> Iterator[Node]:
+        while head is not None:
+            node = self._node(head)
+            yield node
+            head = node.previous
+
+    def _node(self, number: int) -> Node:
+        if self._newest is not None and self._newest[0] == number:
+            return self._newest[1]
+        path = self._layout.node(number)
+        try:
+            node = _parse(json.loads(path.read_bytes()))
+        except (FileNotFoundError, ValueError, KeyError) as error:
+            raise SinkError(
+                f"the receipts that the table {self._layout.table} names in its log are missing or damaged: {path}.",
+                pipeline=self._layout.pipeline,
+                hint="Restore that file from a backup; without it nobody can tell which batches are in the table.",
+            ) from error
+        except OSError as error:
+            raise io_error(error, f"read {path}") from error
+        if self._newest is None or number > self._newest[0]:
+            self._newest = (number, node)
+        return node
+
+
+def _is_beyond(receipt: Receipt, after: Mapping[str, int]) -> bool:
+    return receipt.key.partition not in after or receipt.range.end > after[receipt.key.partition]
+
+
+def _parse(document: Mapping[str, Any]) -> Node:
+    return Node(
+        document["previous"],
+        [Entry(Receipt.from_json(item), item["file"]) for item in document["receipts"]],
+        {(generation, partition): (seq, end) for generation, partition, seq, end in document["reach"]},
+    )

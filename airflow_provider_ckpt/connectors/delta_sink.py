@@ -1,0 +1,90 @@
+"""Delta sink, controlling half: what is in the table of this pipeline, and the fence.
+
+A batch is delivered in two phases: a lane stages files (``delta_writer``), the process that called Spark commits them
+once a wave (``delta_committer``). What makes that exactly once is told in ``delta_receipts`` and ``delta_fence``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors import delta_table
+from airflow_provider_ckpt.connectors.delta_fence import fence, newest_epoch
+from airflow_provider_ckpt.connectors.delta_layout import DATA_PREFIX, Layout
+from airflow_provider_ckpt.connectors.delta_receipts import Receipts
+from airflow_provider_ckpt.connectors.files_local import local_path
+from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.errors import ConfigError
+
+
+class DeltaSink:
+    """A Delta table on a local or mounted file system; see :class:`Sink`.
+
+    :param pipeline: ``sink.path`` names the table, which is created from the first batch if it does not exist
+    """
+
+    exactly_once = True
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        path = local_path(pipeline.sink.path or "", "sink.path", connection)
+        self._layout = Layout(path, context.ledger, context.pipeline)
+        self._receipts = Receipts(self._layout)
+
+    def check(self) -> None:
+        """Fail clearly if the table cannot be written, or the path holds something else."""
+        path = self._layout.table
+        for place in (path, self._layout.letters):
+            _check_writable(place)
+        table = delta_table.load(path)
+        if table is not None:
+            delta_table.refuse_unsupported(table, path)
+            return
+        foreign = (
+            sorted(e.name for e in path.iterdir() if not e.name.startswith(("_", ".", DATA_PREFIX)))
+            if path.is_dir()
+            else []
+        )
+        if foreign:
+            raise ConfigError(
+                f"sink.path: {path} is not a Delta table and holds other files, such as {foreign[0]}.",
+                hint="Name a Delta table, or a directory that is empty or does not exist yet.",
+            )
+
+    def columns(self) -> Sequence[str] | None:
+        """The table's columns, or None while there is no table."""
+        table = delta_table.load(self._layout.table)
+        return [field.name for field in table.schema().fields] if table is not None else None
+
+    def claims(self) -> Claims:
+        """This ledger's fence, and every ledger that ever fenced this pipeline here."""
+        return Claims(newest_epoch(self._layout, delta_table.load(self._layout.table)), self._layout.ledgers())
+
+    def fence(self, epoch: int) -> None:
+        """Shut out every older epoch; see ``delta_fence``."""
+        fence(self._layout, epoch)
+
+    def receipts(self, after: Mapping[str, int]) -> Iterator[Receipt]:
+        """What the table's log names as receipted beyond ``after``."""
+        table = delta_table.load(self._layout.table)
+        head = table.transaction_version(self._layout.receipts_app) if table is not None else None
+        yield from self._receipts.beyond(head, after)
+
+    def target_rows(self) -> int | None:
+        """The table's rows by the statistics in its log, or None if a file has none or rows were deleted from one."""
+        table = delta_table.load(self._layout.table)
+        return delta_table.rows(table) if table is not None else 0
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _check_writable(path: Path) -> None:
+    place = next(directory for directory in (path, *path.parents) if directory.exists())
+    if not place.is_dir():
+        raise ConfigError(f"sink.path: {place} is a file, not a directory.", hint="Correct sink.path.")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ConfigError(f"sink.path: {place} may not be written by this user.", hint="Grant write access to it.")

@@ -1,0 +1,71 @@
+"""Delta's per-file statistics out of a parquet footer, so that readers can skip files without opening them."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_MILLISECOND = 1000
+
+
+def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
+    """The ``stats`` text of an add action: the number of rows, null counts, and bounds of integers, dates and instants.
+
+    :param schema: the file's Arrow schema
+    """
+    flat = {field.name for field in schema if _simple(field.type)}
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    unknown: set[str] = set()
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            column = metadata.row_group(group).column(index)
+            name, stats = column.path_in_schema, column.statistics
+            if name not in flat or stats is None or not stats.has_null_count:
+                continue
+            nulls[name] = nulls.get(name, 0) + stats.null_count
+            if stats.has_min_max and _bounded(schema.field(name).type):
+                low[name] = min(low.get(name, stats.min), stats.min)
+                high[name] = max(high.get(name, stats.max), stats.max)
+            elif stats.null_count < column.num_values:
+                unknown.add(name)
+    return json.dumps(
+        {
+            "numRecords": metadata.num_rows,
+            "minValues": {name: _text(value, up=False) for name, value in low.items() if name not in unknown},
+            "maxValues": {name: _text(value, up=True) for name, value in high.items() if name not in unknown},
+            "nullCount": nulls,
+        }
+    )
+
+
+def _simple(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return not pa.types.is_nested(kind)
+
+
+def _bounded(kind: pa.DataType) -> bool:
+    """Types whose parquet bounds are exact; not floats, where NaN is left out, nor long texts."""
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_signed_integer(kind)
+        or pa.types.is_date(kind)
+        or (pa.types.is_timestamp(kind) and kind.tz is not None)
+    )
+
+
+def _text(value: Any, *, up: bool) -> Any:
+    """As Delta writes it: instants in milliseconds, an upper bound rounded up."""
+    if isinstance(value, datetime):
+        over = value.microsecond % _MILLISECOND
+        value = value - timedelta(microseconds=over) + timedelta(milliseconds=1 if up and over else 0)
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date) else value

@@ -1,0 +1,199 @@
+"""The Delta table itself: opening, creating and committing on one handle, and whether rows fit its schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.files_local import io_error, sync_directory, sync_file
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, IoError, SinkError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable
+    from deltalake.transaction import AddAction
+
+_CONSTRAINED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
+
+
+def load(path: Path) -> DeltaTable | None:
+    """A fresh handle, or None if there is no Delta table yet.
+
+    :raises SinkError: if the log cannot be read
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise delta_error(error, f"open the Delta table {path}") from error
+
+
+def refresh(table: DeltaTable, path: Path) -> DeltaTable | None:
+    """The handle at the newest version, or a fresh one where it cannot be brought there."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table.update_incremental()
+    except (DeltaError, OSError):
+        return load(path)
+    return table
+
+
+def create(path: Path, schema: pa.Schema, transactions: Mapping[str, int]) -> None:
+    """Create an empty table unless there is one; every column may be null."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    nullable = pa.schema([field.with_nullable(True).remove_metadata() for field in schema])
+    try:
+        DeltaTable.create(path, nullable, mode="error", commit_properties=_properties(transactions, {}))
+    except (DeltaError, OSError) as error:
+        if load(path) is None:
+            raise delta_error(error, f"create the Delta table {path}") from error
+    _sync_log(path, 0)
+
+
+def commit(
+    table: DeltaTable,
+    path: Path,
+    actions: Sequence[AddAction],
+    transactions: Mapping[str, int],
+    note: Mapping[str, Any],
+) -> None:
+    """Commit as the very next version of this handle, or not at all.
+
+    Whoever needs certainty reads a fresh handle afterwards: an error may come after the commit (a failed checkpoint).
+
+    :param transactions: versions by application id
+    :param note: commit metadata, for people
+    :raises deltalake.exceptions.CommitFailedError: if somebody else took that version
+    """
+    table.create_write_transaction(
+        list(actions), "append", table.schema(), commit_properties=_properties(transactions, note)
+    )
+    _sync_log(path, table.version() + 1)
+
+
+def misfits(table: DeltaTable, schema: pa.Schema) -> list[str]:
+    """How rows of a schema do not fit the table, column by column; empty if they do."""
+    from deltalake import Schema
+
+    has, gets = _types(table.schema()), _types(Schema.from_arrow(schema))
+    problems = [f"{name} is missing ({has[name]})" for name in has if name not in gets]
+    problems += [f"{name} is not in the table ({gets[name]})" for name in gets if name not in has]
+    problems += [
+        f"{name} is {gets[name]}, the table's is {has[name]}"
+        for name in gets
+        if has.get(name, gets[name]) != gets[name]
+    ]
+    return problems
+
+
+def misfit_error(path: Path, problems: Sequence[str]) -> ConfigError:
+    """What to raise or report when rows do not fit."""
+    return ConfigError(
+        f"the rows do not fit the Delta table {path}: {'; '.join(problems)}.",
+        hint="Correct transform.select, or write to a new table.",
+    )
+
+
+def required(table: DeltaTable) -> list[str]:
+    """Columns that may not be null."""
+    return [field.name for field in table.schema().fields if not field.nullable]
+
+
+def refuse_unsupported(table: DeltaTable, path: Path) -> None:
+    """Fail clearly at tables that need more from a writer than adding plain files.
+
+    :raises ConfigError: naming what stands in the way
+    """
+    metadata = table.metadata()
+    reasons = [f"it is partitioned by {name}" for name in metadata.partition_columns]
+    for key, value in metadata.configuration.items():
+        if key.startswith("delta.constraints."):
+            reasons.append(f"it has the check constraint {key.removeprefix('delta.constraints.')}")
+        if (key == "delta.columnMapping.mode" and value != "none") or key == "delta.setTransactionRetentionDuration":
+            reasons.append(f"its property {key} is {value}")
+    for field in table.schema().fields:
+        reasons += [f"column {field.name} has {key}" for key in _CONSTRAINED if key in (field.metadata or {})]
+    if reasons:
+        raise ConfigError(
+            f"the delta sink cannot write to {path}: {'; '.join(reasons)}.",
+            hint="Write to a plain table and derive this one from it.",
+        )
+
+
+def delta_error(error: Exception, doing: str) -> CkptError:
+    """An error of the Delta library as ours."""
+    if isinstance(error, OSError):
+        if error.errno is not None:
+            return io_error(error, doing)
+        return IoError(f"cannot {doing}: {_first_line(error)}.", whole="No space left" in str(error))
+    return SinkError(f"cannot {doing}: {_first_line(error)}.", recoverable=True)
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _properties(transactions: Mapping[str, int], note: Mapping[str, Any]) -> CommitProperties:
+    from deltalake import CommitProperties, Transaction
+
+    return CommitProperties(
+        custom_metadata=dict(note),
+        max_commit_retries=0,
+        app_transactions=[Transaction(app, version) for app, version in transactions.items()],
+    )
+
+
+def _types(schema: Any) -> dict[str, str]:
+    fields = json.loads(schema.to_json())["fields"]
+    return {field["name"]: _type(field["type"]) for field in fields}
+
+
+def _type(kind: Any) -> str:
+    """A Delta type without what readers may differ in: nullability and metadata."""
+    if isinstance(kind, str):
+        return kind
+    match kind["type"]:
+        case "struct":
+            return "struct<" + ", ".join(f"{f['name']}: {_type(f['type'])}" for f in kind["fields"]) + ">"
+        case "array":
+            return f"array<{_type(kind['elementType'])}>"
+        case _:
+            return f"map<{_type(kind['keyType'])}, {_type(kind['valueType'])}>"
+
+
+def _sync_log(path: Path, version: int) -> None:
+    log = path / "_delta_log"
+    with suppress(FileNotFoundError):  # cleaned up already: a checkpoint has taken it in
+        sync_file(log / f"{version:020d}.json")
+    sync_directory(log)
+
+
+def moved(table: DeltaTable, path: Path) -> bool:
+    """Whether the table has a newer version than this handle."""
+    fresh = load(path)
+    return fresh is not None and fresh.version() > table.version()
+
+
+def rows(table: DeltaTable) -> int | None:
+    """Rows by the log's statistics, or None where they do not tell: a file without any, or with deleted rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    if actions.num_rows == 0:
+        return 0
+    if "num_records" not in actions.column_names or any(name.startswith("deletion") for name in actions.column_names):
+        return None
+    numbers = actions.column("num_records")
+    return None if numbers.null_count else int(pc.sum(numbers).as_py())

@@ -1,0 +1,51 @@
+"""The header line of a CSV file against the declared columns: records are decoded by position, so order counts."""
+
+from __future__ import annotations
+
+import csv
+import re
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.files_records import BOM
+from airflow_provider_ckpt.core.errors import SourceError
+
+_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
+
+
+def has_header(pipeline: Pipeline) -> bool:
+    """Whether each file's first record names its columns."""
+    return pipeline.transform.decode == "csv" and pipeline.source.header
+
+
+def column_names(schema: str) -> list[str]:
+    """The top-level column names of a Spark DDL schema, in order."""
+    parts, depth, current = [], 0, ""
+    for piece in re.findall(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.", schema, re.DOTALL):
+        depth += (piece in "<(") - (piece in ">)")
+        if piece == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += piece
+    names = (_NAME.match(part) for part in [*parts, current])
+    return [(m[1].replace("``", "`") if m[1] else m[2]) for m in names if m]
+
+
+def check_header(pipeline: Pipeline, path: str, record: bytes) -> None:
+    """Fail if a file's header does not name the declared columns in the declared order (letter case aside).
+
+    :param record: the file's first record, as bytes
+    :raises SourceError: naming both lists
+    """
+    text = record.removeprefix(BOM).decode("utf-8", errors="replace")
+    found = [name.strip() for name in next(csv.reader([text], delimiter=pipeline.transform.delimiter), [])]
+    declared = column_names(pipeline.transform.schema_ or "")
+    if [name.lower() for name in found] == [name.lower() for name in declared]:
+        return
+    same = sorted(name.lower() for name in found) == sorted(name.lower() for name in declared)
+    raise SourceError(
+        f"{path}: its header names the columns {', '.join(found)}, but transform.schema declares {', '.join(declared)}"
+        + (" in another order." if same else "."),
+        hint="CSV is decoded by position: declare the columns in the file's order, or set source.header: false "
+        "if the first line is data.",
+    )

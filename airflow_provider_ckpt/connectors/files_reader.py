@@ -1,0 +1,119 @@
+"""Files source, reading half: the records of byte ranges as Arrow batches, cut in bulk without a copy a record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.files_discovery import unreadable, verify
+from airflow_provider_ckpt.connectors.files_header import check_header, has_header
+from airflow_provider_ckpt.connectors.files_records import BOM, scan
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
+from airflow_provider_ckpt.core.errors import SourceError
+from airflow_provider_ckpt.core.wave import BatchTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.connectors.files_records import Offsets
+
+ROWS = 20_000
+"""Records in one Arrow batch at most."""
+
+_LARGEST = 2**31 - 1
+
+
+class FilesReader:
+    """Reads what :class:`FilesSource` located: ``task.detail["segments"]``, spans of recorded files.
+
+    :param connection: not asked, since a recorded file's path is absolute
+    :param shape: what the source said it yields
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:
+        self._pipeline = pipeline
+        self._connection = connection
+        self._columns = [POSITION, *(name for name, _ in shape.columns)]
+        self._quoted = pipeline.transform.decode == "csv"
+        self._header = has_header(pipeline)
+
+    def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """The records of the task's range without terminators; a CSV header and a byte order mark are no part of them.
+
+        :raises SourceError: if a file is not what was recorded, before, while or after it is read
+        :raises IoError: if the file system fails
+        """
+        for segment in task.detail["segments"]:
+            try:
+                with Path(segment["path"]).open("rb") as file:
+                    verify(segment["path"], segment["size"], segment["etag"], os.fstat(file.fileno()))
+                    yield from self._segment(file, segment)
+                    verify(segment["path"], segment["size"], segment["etag"], os.fstat(file.fileno()))
+            except OSError as error:
+                raise unreadable(segment["path"], segment["size"], segment["etag"], error) from error
+
+    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
+        """The file and the byte in it where the record begins."""
+        for segment in task.detail["segments"]:
+            if segment["start"] <= position - segment["base"] < segment["end"]:
+                byte = str(position - segment["base"])
+                return {"source-file": segment["path"], "source-partition": task.key.partition, "source-position": byte}
+        return {"source-partition": task.key.partition, "source-position": str(position)}
+
+    def close(self) -> None:
+        """Nothing is held open between batches."""
+
+    def _segment(self, file: BinaryIO, segment: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        at, end = segment["start"], segment["end"]
+        pending: list[bytes] = []
+        size = 0
+        for data, ends in scan(file, at, end, quoted=self._quoted):
+            if len(ends):
+                last = int(ends[-1])
+                whole = b"".join([*pending, data[:last]])
+                yield from self._records(whole, ends + size, at, segment)
+                at += len(whole)
+                pending, size, data = [], 0, data[last:]
+            pending.append(data)
+            size += len(data)
+        if size:
+            import numpy as np
+
+            yield from self._records(b"".join(pending), np.array([size]), at, segment)
+
+    def _records(self, data: bytes, ends: Offsets, at: int, segment: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of the records that end at ``ends``; ``data`` is the file's bytes from ``at`` on."""
+        import numpy as np
+        import pyarrow as pa
+
+        raw = np.frombuffer(data, np.uint8)
+        starts = np.concatenate(([0], ends[:-1]))
+        keep = np.ones(len(raw), np.bool_)
+        lengths = ends - starts
+        newline = raw[ends - 1] == 0x0A
+        lengths -= newline
+        keep[ends[newline] - 1] = False
+        returned = newline & (lengths > 0) & (raw[np.maximum(ends - 2, 0)] == 0x0D)
+        lengths -= returned
+        keep[ends[returned] - 2] = False
+        if at == 0 and data.startswith(BOM):
+            keep[: len(BOM)] = False
+            lengths[0] -= len(BOM)
+        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        if offsets[-1] > _LARGEST:
+            raise SourceError(f"{segment['path']} holds a record of more than 2 GiB at byte {at}.")
+        values = pa.Array.from_buffers(
+            pa.binary(),
+            len(ends),
+            [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(raw[keep])],
+        )
+        positions = pa.array(starts + (segment["base"] + at), pa.int64())
+        batch = pa.RecordBatch.from_arrays([positions, values], names=self._columns)
+        if at == 0 and self._header:
+            check_header(self._pipeline, segment["path"], batch.column(1)[0].as_py())
+            batch = batch.slice(1)
+        for first in range(0, batch.num_rows, ROWS):
+            yield batch.slice(first, ROWS)

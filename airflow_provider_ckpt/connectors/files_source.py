@@ -1,0 +1,185 @@
+"""Files source, planning half: discovers the files of a directory or pattern once and cuts them into byte ranges.
+
+A position is a byte of the virtual concatenation of all discovered files in the order of discovery, so ranges tile
+without gaps whatever the number of files. Empty files are recorded and occupy nothing. A batch never spans files.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.files_cut import Piece, by_count, by_size
+from airflow_provider_ckpt.connectors.files_discovery import check_place, discover, unreadable, verify
+from airflow_provider_ckpt.connectors.files_header import check_header, has_header
+from airflow_provider_ckpt.connectors.files_local import local_path
+from airflow_provider_ckpt.connectors.files_reader import FilesReader
+from airflow_provider_ckpt.connectors.files_records import scan
+from airflow_provider_ckpt.connectors.protocols import (
+    Connection,
+    Plan,
+    PlannedBatch,
+    PlanRequest,
+    Shape,
+    SourceFile,
+    SourcePartition,
+    Todo,
+)
+from airflow_provider_ckpt.core.batch import Instruction
+from airflow_provider_ckpt.core.errors import ConfigError, SourceError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask
+
+__all__ = ["FilesReader", "FilesSource"]
+
+PARTITION = "files"
+
+
+class FilesSource:
+    """Plans the files of one directory or glob pattern; see the module.
+
+    :param pipeline: ``source.path`` says where, ``transform.decode`` how records end
+    :param connection: where a relative path starts, if it says so
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None = None) -> None:
+        self._pipeline = pipeline
+        self._path = local_path(pipeline.source.path or "", "source.path", connection)
+        self._quoted = pipeline.transform.decode == "csv"
+        self._header = has_header(pipeline)
+        self._at_start: list[SourceFile] = []
+
+    def check(self) -> None:
+        """Fail clearly if the directory, or the pattern's static parent, is missing or unreadable."""
+        if self._pipeline.transform.decode not in ("json", "csv"):
+            raise ConfigError("a files source needs transform.decode: json or csv.", pipeline=self._pipeline.name)
+        check_place(self._path)
+
+    def partitions(self) -> Sequence[SourcePartition]:
+        """The one partition; its identity is the resolved directory or pattern."""
+        return [SourcePartition(PARTITION, str(self._path))]
+
+    def start(self, partition: str, start_from: str | int) -> int:
+        """``earliest``: 0; ``latest``: behind all files that are there now; or a byte position, where a record begins.
+
+        What ``latest`` found is remembered, so that the first plan records just these files, in this order, first.
+        """
+        if partition != PARTITION:
+            raise ConfigError(f"a files source has no partition {partition}.", pipeline=self._pipeline.name)
+        self._at_start = discover(self._path, ())
+        total = _total(self._at_start)
+        if start_from in ("earliest", "latest"):
+            return 0 if start_from == "earliest" else total
+        if not 0 <= int(start_from) <= total:
+            raise ConfigError(
+                f"source.start_from: {start_from} is not a position in the {total} bytes that are there now.",
+                pipeline=self._pipeline.name,
+            )
+        return int(start_from)
+
+    def shape(self) -> Shape:
+        """Raw records, one ``value`` each."""
+        return Shape(raw=True, columns=(("value", "binary"),))
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Discover what is new, then cut the asked stretches at record boundaries; needed files are checked first."""
+        known = list(request.files) or self._at_start
+        files = [*known, *discover(self._path, known)]
+        new = files[len(request.files) :]
+        bounds = {PARTITION: _total(files)}
+        batches: list[PlannedBatch] = []
+        planned = 0
+        for todo in request.todo:
+            if not request.files:
+                self._check_start(files, todo.start)
+            for file, piece in self._pieces(files, todo, request.records_per_batch):
+                if batches and planned + piece.records > request.max_records:
+                    return Plan(batches, new, bounds, more=True)
+                span = Range(file.base + piece.start, file.base + piece.end)
+                batches.append(PlannedBatch(PARTITION, span, piece.records))
+                planned += piece.records
+        return Plan(batches, new, bounds)
+
+    def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
+        """Give each task the files and byte spans that its range lies in; a file that changed or is gone is an error.
+
+        A task that only lets its range go (``void``) reads nothing and so needs no file.
+        """
+        checked: set[str] = set()
+        located = []
+        for task in tasks:
+            if task.instruction is Instruction.VOID:
+                located.append(replace(task, detail={"segments": []}))
+                continue
+            spans = list(_overlapping(files, task.range.start, task.range.end))
+            covered = sum(end - start for _, start, end in spans)
+            if covered != task.range.end - task.range.start:
+                raise SourceError(
+                    f"range {task.range} lies beyond the {_total(files)} bytes of all recorded files.",
+                    pipeline=self._pipeline.name,
+                    batch=str(task.key),
+                    hint="The ledger's list of files does not belong to its batches; restore the ledger.",
+                )
+            for file, _, _ in spans:
+                if file.path not in checked:
+                    verify(file.path, file.size, file.etag)
+                    checked.add(file.path)
+            segments = [
+                {"path": f.path, "base": f.base, "size": f.size, "etag": f.etag, "start": start, "end": end}
+                for f, start, end in spans
+            ]
+            located.append(replace(task, detail={"segments": segments}))
+        return located
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _pieces(
+        self, files: Sequence[SourceFile], todo: Todo, number: int | None
+    ) -> Iterator[tuple[SourceFile, Piece]]:
+        end = _total(files) if todo.end is None else min(todo.end, _total(files))
+        for file, first, last in _overlapping(files, todo.start, end):
+            verify(file.path, file.size, file.etag)
+            try:
+                with Path(file.path).open("rb") as handle:
+                    if self._header:
+                        data, ends = next(scan(handle, 0, file.size, quoted=True, block=1 << 20))
+                        check_header(self._pipeline, file.path, data[: int(ends[0])] if len(ends) else data)
+                    if number is None:
+                        pieces = by_size(handle, first, last, quoted=self._quoted, header=self._header)
+                    else:
+                        pieces = by_count(handle, first, last, number, quoted=self._quoted, header=self._header)
+                    for piece in pieces:
+                        yield file, piece
+            except OSError as error:
+                raise unreadable(file.path, file.size, file.etag, error) from error
+
+    def _check_start(self, files: Sequence[SourceFile], position: int) -> None:
+        for file, start, _ in _overlapping(files, position, position + 1):
+            with Path(file.path).open("rb") as handle:
+                handle.seek(max(start - 1, 0))
+                if start and handle.read(1) != b"\n":
+                    raise SourceError(
+                        f"position {position} is byte {start} of {file.path}, where no record begins.",
+                        pipeline=self._pipeline.name,
+                        position=position,
+                        hint="Start from earliest or latest, or from the first byte of a record.",
+                    )
+
+
+def _total(files: Sequence[SourceFile]) -> int:
+    return files[-1].base + files[-1].size if files else 0
+
+
+def _overlapping(files: Sequence[SourceFile], start: int, end: int) -> Iterator[tuple[SourceFile, int, int]]:
+    """Files that hold some of positions ``[start, end)``, each with the byte span inside it."""
+    first = max(bisect_right(files, start, key=lambda file: file.base) - 1, 0)
+    for file in files[first:]:
+        if file.base >= end:
+            return
+        low, high = max(start - file.base, 0), min(end - file.base, file.size)
+        if low < high:
+            yield file, low, high

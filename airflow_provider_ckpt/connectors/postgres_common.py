@@ -1,0 +1,204 @@
+"""What the PostgreSQL source and sink share: quoting, connection strings, opening connections, and errors by SQLSTATE."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorInfo, ErrorType, SinkError, SourceError
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as PsycopgConnection
+
+_LIBPQ = frozenset(
+    {
+        "channel_binding", "connect_timeout", "gssencmode", "hostaddr", "keepalives", "keepalives_count",
+        "keepalives_idle", "keepalives_interval", "krbsrvname", "options", "passfile", "service", "sslcert", "sslcrl",
+        "sslkey", "sslmode", "sslpassword", "sslrootcert", "target_session_attrs", "tcp_user_timeout",
+    }
+)  # fmt: skip
+"""Keys of an Airflow connection's extra that libpq takes; others there are for other programs."""
+
+_SESSION = {
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "jit": "off",
+}
+"""Settings that make the text of a value the same wherever it is read and written, whatever the server's defaults."""
+
+_REFUSED_LOGIN = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|does not exist|permission denied|not permitted"
+    r"|certificate|invalid .*connection option|could not translate host name"
+)
+_DRIVER_NOISE = re.compile(r"^[A-Z_]+: |\[libpq\] |(?:PGRES_FATAL_ERROR )|\. SQLSTATE: \w{5}$")
+_SERVER_SAID = re.compile(r"(?:ERROR|FATAL|PANIC): {1,2}(.+)", re.DOTALL)
+
+TRANSIENT = frozenset({"08", "40", "53", "57", "58"})
+"""SQLSTATE classes that say: try again."""
+
+
+def quote(name: str) -> str:
+    """An SQL identifier, quoted."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """An SQL string constant; for the few places that take no bound value."""
+    escaped = text.replace("'", "''").replace("\\", "\\\\")
+    return f"E'{escaped}'"
+
+
+def split_table(name: str) -> tuple[str | None, str]:
+    """Schema (None: the search path decides) and table of ``schema.table``; a part may be in double quotes.
+
+    :raises ConfigError: if it is neither ``table`` nor ``schema.table``
+    """
+    parts = re.findall(r'"((?:[^"]|"")+)"|([^".]+)', name)
+    names = [quoted.replace('""', '"') if quoted else plain for quoted, plain in parts]
+    rebuilt = ".".join(quote(part) if quoted else part for part, (quoted, _) in zip(names, parts, strict=True))
+    if rebuilt != name or len(names) not in (1, 2):
+        raise ConfigError(
+            f"{name!r} is not the name of a table.", hint='Write schema.table; put a part that holds a dot in "quotes".'
+        )
+    return (names[0], names[1]) if len(names) == 2 else (None, names[0])
+
+
+def conninfo(connection: Connection, application: str, settings: dict[str, str] | None = None) -> str:
+    """A libpq connection string; it holds the password.
+
+    :param application: application_name, cut at the server's 63 bytes
+    :param settings: further session settings
+    """
+    extra = {key: str(value) for key, value in connection.extra.items() if key in _LIBPQ}
+    session = {**_SESSION, **(settings or {})}
+    options = [extra.pop("options", ""), *(f"-c {name}={value}" for name, value in session.items())]
+    parts = {
+        "connect_timeout": "10",
+        "keepalives_idle": "30",
+        **extra,
+        "host": connection.host,
+        "port": connection.port,
+        "user": connection.login,
+        "password": connection.password,
+        "dbname": connection.schema,
+        "client_encoding": "UTF8",
+        "application_name": application[:63],
+        "options": " ".join(filter(None, options)),
+    }
+    return " ".join(f"{key}={_conninfo_value(str(value))}" for key, value in parts.items() if value not in (None, ""))
+
+
+def _conninfo_value(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def where_is(connection: Connection) -> str:
+    """The database for a person: no user, no password."""
+    return f"{connection.host or 'local socket'}:{connection.port or 5432}/{connection.schema or ''}"
+
+
+def require(connection: Connection | None, what: str) -> Connection:
+    """The connection, or a clear error.
+
+    :raises ConfigError: if there is none or it is of another type
+    """
+    if connection is None:
+        raise ConfigError(
+            f"the postgres {what} has no connection.", hint=f"Name an Airflow connection in {what}.connection."
+        )
+    if connection.type not in ("postgres", "postgresql"):
+        raise ConfigError(
+            f"connection {connection.id!r} of the postgres {what} has type {connection.type!r}, not postgres.",
+            hint="Name a connection of type postgres.",
+        )
+    return connection
+
+
+def open_psycopg(
+    connection: Connection, application: str, kind: ErrorType, settings: dict[str, str] | None = None
+) -> PsycopgConnection:
+    """A psycopg2 connection in autocommit mode, for the controlling half.
+
+    :param kind: ``Source`` or ``Sink``: whose error it is when that fails
+    :param settings: further session settings
+    """
+    import psycopg2
+
+    try:
+        opened = psycopg2.connect(conninfo(connection, application, settings))
+    except psycopg2.Error as error:
+        raise raised(connect_error(error, connection, kind)) from error
+    opened.autocommit = True
+    return opened
+
+
+def open_adbc(connection: Connection, application: str, kind: ErrorType, settings: dict[str, str] | None = None) -> Any:
+    """An ADBC connection in autocommit mode, for a lane; transactions are begun by statements.
+
+    :param kind: ``Source`` or ``Sink``: whose error it is when that fails
+    """
+    from adbc_driver_manager import Error
+    from adbc_driver_postgresql import dbapi
+
+    try:
+        return dbapi.connect(conninfo(connection, application, settings), autocommit=True)
+    except Error as error:
+        raise raised(connect_error(error, connection, kind)) from error
+
+
+def connect_error(error: Exception, connection: Connection, kind: ErrorType) -> ErrorInfo:
+    """Why a connection could not be opened: refused for good (password, database, rights), or unreachable for now."""
+    text = says(error)
+    message = f"cannot connect to PostgreSQL at {where_is(connection)} (connection {connection.id!r}): {text}"
+    if _REFUSED_LOGIN.search(text):
+        return ErrorInfo(kind, message, False, sqlstate_of(error))
+    return ErrorInfo(kind, message, True, sqlstate_of(error) or "08006", whole=True)
+
+
+def sqlstate_of(error: Exception) -> str | None:
+    """The SQLSTATE that psycopg2 or ADBC carries, if any."""
+    return getattr(error, "pgcode", None) or getattr(error, "sqlstate", None)
+
+
+def says(error: Exception) -> str:
+    """What the server said, in one line, without the driver's own words around it."""
+    text = str(error).strip()
+    while (cleaned := _DRIVER_NOISE.sub("", text).strip()) != text:
+        text = cleaned
+    found = _SERVER_SAID.search(text)
+    primary, *rest = (found[1] if found else text).splitlines() or [type(error).__name__]
+    details = [line.strip() for line in rest if line.startswith("DETAIL:")]
+    return " ".join([primary.strip(), *(detail.replace("DETAIL:  ", "") for detail in details)])
+
+
+def error_info(error: Exception, kind: ErrorType, doing: str = "", *, lost: bool = False) -> ErrorInfo:
+    """An error of psycopg2 or ADBC as data (semantics, section 7).
+
+    :param doing: what was being done, for the message
+    :param lost: the connection is gone, so what the server did last is unknown
+    """
+    state = sqlstate_of(error)
+    text = f"{doing}: {says(error)}" if doing else says(error)
+    if lost or state is None and _is_lost(error):
+        return ErrorInfo(kind, f"{text} (the connection was lost)", True, state or "08006", whole=True)
+    if state is None:
+        return ErrorInfo(kind, text)
+    whole = state[:2] in ("08", "53", "58") or state.startswith("57P0")
+    return ErrorInfo(kind, text, state[:2] in TRANSIENT or state == "55P03", state, whole)
+
+
+def _is_lost(error: Exception) -> bool:
+    return bool(
+        re.search(r"server closed the connection|connection (?:already|is) closed|no connection to|SYSCALL", str(error))
+    )
+
+
+def raised(info: ErrorInfo, hint: str | None = None) -> CkptError:
+    """The exception for an error of a source or sink."""
+    kind = SourceError if info.type is ErrorType.SOURCE else SinkError
+    return kind(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, whole=info.whole, hint=hint)

@@ -1,0 +1,152 @@
+"""Reads ranges of a PostgreSQL table into Arrow by binary COPY; the half of the source that runs in a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.postgres_common import error_info, open_adbc, quote, raised, require
+from airflow_provider_ckpt.connectors.postgres_table import Table, adbc_fetch, describe
+from airflow_provider_ckpt.connectors.postgres_types import DAY, INTEGERS, CursorKind, value_sql
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
+from airflow_provider_ckpt.core.errors import ErrorType, SourceError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+_SETTINGS = {"work_mem": "64MB", "default_transaction_read_only": "on"}
+"""A lane sorts one batch at most, so it may as well do it in memory."""
+
+_FIRST_MICROSECOND = -210_866_803_200_000_000
+"""PostgreSQL's first timestamp; what the driver gives for ``infinity`` lies before it."""
+
+
+class PostgresReader:
+    """One lane's reader.
+
+    :param shape: the columns, as the planning half resolved them
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:
+        assert pipeline.source.table is not None
+        assert pipeline.source.cursor is not None
+        self._connection = require(connection, "source")
+        self._table_name = pipeline.source.table
+        self._cursor_column = pipeline.source.cursor
+        self._application = f"ckpt-read:{pipeline.name}"
+        self._shape = shape
+        self._unbounded = pipeline.sink.type == "postgres"
+        self._open: Any = None
+        self._cursor: Any = None
+        self._table: Table | None = None
+
+    def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """The range's rows in position order; see :meth:`Reader.read`."""
+        from adbc_driver_manager import Error
+
+        try:
+            table = self._connect(task)
+            self._cursor.execute(self._select(table, task))
+            for batch in self._cursor.fetch_record_batch():
+                if batch.num_rows:
+                    yield self._shaped(table, task, batch)
+        except Error as error:
+            info = error_info(error, ErrorType.SOURCE, f"reading {self._table_name} {task.range}", lost=self._lost())
+            self.close()
+            raise raised(info) from error
+
+    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
+        """Dead-letter headers: table, partition, position."""
+        return {
+            "source-table": task.key.partition,
+            "source-partition": task.key.partition,
+            "source-position": str(position),
+        }
+
+    def close(self) -> None:
+        """Let go of the connection, be it alive or not."""
+        if self._open is None:
+            return
+        self._cursor.close()
+        self._open.close()
+        self._open = self._cursor = self._table = None
+
+    def _lost(self) -> bool:
+        from adbc_driver_manager import Error
+
+        if self._cursor is None:
+            return False
+        try:
+            self._cursor.execute("SELECT 1")
+            self._cursor.fetchall()
+        except Error:
+            return True
+        return False
+
+    def _connect(self, task: BatchTask) -> Table:
+        if self._open is None:
+            self._open = open_adbc(self._connection, self._application, ErrorType.SOURCE, _SETTINGS)
+            self._cursor = self._open.cursor()
+        if self._table is None:
+            self._table = describe(adbc_fetch(self._cursor), self._table_name)
+        planned = task.detail.get("oid")
+        if self._table is None or planned not in (None, self._table.oid):
+            raise SourceError(
+                f"table {self._table_name} is not the one that batch {task.key} was planned for: it was dropped or recreated.",
+                hint="Declare a pipeline of a new name for the new table, or rewind this one.",
+            )
+        return self._table
+
+    def _select(self, table: Table, task: BatchTask) -> str:
+        kind = CursorKind(table.by_name[self._cursor_column].base_type)
+        cursor = quote(self._cursor_column)
+        columns = [quote(name) + ("::text" if spark == "string" else "") for name, spark in self._shape.columns]
+        if self._cursor_column not in dict(self._shape.columns):
+            columns.append(cursor)
+        return (
+            f"SELECT {', '.join(columns)} FROM {table.sql} WHERE {cursor} >= {value_sql(kind, task.range.start)}"
+            f" AND {cursor} < {value_sql(kind, task.range.end)} ORDER BY {cursor}"
+        )
+
+    def _shaped(self, table: Table, task: BatchTask, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        names = [name for name, _ in self._shape.columns]
+        at = names.index(self._cursor_column) if self._cursor_column in names else len(names)
+        positions = _positions(CursorKind(table.by_name[self._cursor_column].base_type), batch.column(at))
+        if not self._unbounded:
+            self._refuse_infinity(task, names, batch, positions)
+        return pa.RecordBatch.from_arrays([positions, *batch.columns[: len(names)]], names=[POSITION, *names])
+
+    def _refuse_infinity(self, task: BatchTask, names: list[str], batch: pa.RecordBatch, positions: pa.Array) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for name, values in zip(names, batch.columns, strict=False):
+            if pa.types.is_timestamp(values.type):
+                outside = pc.less(values.cast(pa.int64()), _FIRST_MICROSECOND)
+            elif pa.types.is_date(values.type):
+                outside = pc.less(values.cast(pa.int32()), _FIRST_MICROSECOND // DAY)
+            else:
+                continue
+            if pc.any(outside).as_py():
+                raise SourceError(
+                    f"column {name} of {self._table_name} holds infinity, which only a postgres sink can take.",
+                    batch=str(task.key),
+                    position=positions.filter(outside)[0].as_py(),
+                    hint="Leave the column out by source.columns, or read a view that gives it as text or null.",
+                )
+
+
+def _positions(kind: CursorKind, values: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if kind is CursorKind.DATE:
+        return pc.multiply(values.cast(pa.int32()).cast(pa.int64()), DAY)
+    if kind in INTEGERS or pa.types.is_timestamp(values.type):
+        return values.cast(pa.int64())
+    raise TypeError(f"a cursor of type {values.type}")

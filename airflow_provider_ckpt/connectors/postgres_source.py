@@ -1,0 +1,240 @@
+"""The planning half of the postgres source: one table, ordered by a cursor column, as one partition.
+
+A plan never ends beyond a closed bound (``postgres_bound.py``), so that a row committed late cannot be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.postgres_bound import Candidate, candidate, close
+from airflow_provider_ckpt.connectors.postgres_common import error_info, open_psycopg, quote, raised, require
+from airflow_provider_ckpt.connectors.postgres_cut import Cutter
+from airflow_provider_ckpt.connectors.postgres_table import Fetch, Table, describe, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres_types import SPARK_TYPES, CursorKind, position_sql
+from airflow_provider_ckpt.connectors.protocols import (
+    Connection,
+    Plan,
+    PlannedBatch,
+    PlanRequest,
+    Shape,
+    SourceFile,
+    SourcePartition,
+)
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.core.wave import BatchTask
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}
+"""Boundaries are found by walking an index; the planner must not weigh that against a sort."""
+
+_SEQUENCE_CACHE = """
+SELECT s.seqrelid::regclass::text, s.seqcache FROM pg_catalog.pg_sequence s
+WHERE s.seqcache > 1 AND s.seqrelid IN (
+    SELECT objid FROM pg_catalog.pg_depend
+    WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = {0}::oid AND refobjsubid = {1}::int
+  UNION ALL
+    SELECT d.refobjid FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_attrdef a ON a.oid = d.objid
+    WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
+      AND a.adrelid = {0}::oid AND a.adnum = {1}::int
+)
+"""
+_IDENTITY = """
+SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::text, d.oid::bigint
+FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
+"""
+_MINE = """
+SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.has_table_privilege({0}::oid, 'SELECT')
+    OR pg_catalog.has_any_column_privilege({0}::oid, 'SELECT')
+"""
+_KINDS = frozenset({"r", "p", "v"})
+
+
+class PostgresSource:
+    """See :class:`~airflow_provider_ckpt.connectors.protocols.Source`."""
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
+        assert pipeline.source.table is not None
+        assert pipeline.source.cursor is not None
+        self._pipeline = pipeline.name
+        self._name = pipeline.source.table
+        self._cursor = pipeline.source.cursor
+        self._wanted = pipeline.source.columns
+        self._wait = pipeline.source.close_wait.total_seconds()
+        self._connection = require(connection, "source")
+        self._open: Any = None
+
+    def check(self) -> None:
+        """Fail clearly if the table or its cursor does not fit; see :meth:`Source.check`."""
+        with self._session() as fetch:
+            table = self._table(fetch)
+            self._columns(table)
+            self._check_cursor(fetch, table)
+
+    def partitions(self) -> Sequence[SourcePartition]:
+        """The table, as the only partition."""
+        with self._session() as fetch:
+            table = self._table(fetch)
+            system, database = fetch(_IDENTITY, [])[0]
+            return [SourcePartition(table.label, f"{system}/{database}/{table.oid}")]
+
+    def start(self, partition: str, start_from: str | int) -> int:
+        """The base: a position as it stands, one past the greatest for ``latest``, and for ``earliest`` 0 or, where the
+        table reaches below it, its smallest position (a smaller one than is visible now may still be committed)."""
+        if isinstance(start_from, int):
+            return start_from
+        with self._session() as fetch:
+            table = self._table(fetch)
+            if start_from == "latest":
+                return candidate(fetch, table, self._cursor) or 0
+            kind = CursorKind(table.by_name[self._cursor].base_type)
+            least = (
+                f"SELECT {position_sql(kind, 'c')} FROM (SELECT min({quote(self._cursor)}) AS c FROM {table.sql}) AS m"
+            )
+            return min(int(fetch(least, [])[0][0] or 0), 0)
+
+    def shape(self) -> Shape:
+        """The table's columns (or those the pipeline names) and their Spark types."""
+        with self._session() as fetch:
+            return Shape(False, self._columns(self._table(fetch)))
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Cut each stretch; one without an end reaches to the newest closed bound. See :meth:`Source.plan`."""
+        with self._session() as fetch:
+            table = self._table(fetch)
+            cutter = Cutter(fetch, table, self._cursor)
+            plan = self._close(fetch, table, request)
+            batches: list[PlannedBatch] = []
+            left, more = request.max_records, False
+            for todo in request.todo:
+                end = plan.bounds.get(todo.partition) if todo.end is None else todo.end
+                if end is None or end <= todo.start:
+                    continue
+                if left <= 0:
+                    more = True
+                    break
+                records = request.records_per_batch or cutter.batch_records(todo.start, end)
+                cut = cutter.cut(todo.partition, todo.start, end, records, left)
+                if not cut.batches and todo.end is not None:  # its rows are gone, yet the checkpoint must pass it
+                    cut = cutter.empty(todo.partition, todo.start, end)
+                batches.extend(cut.batches)
+                left -= cut.records
+                more = more or cut.more
+            return replace(plan, batches=batches, more=more)
+
+    def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
+        """The same tasks, each naming the table by its oid, so that a reader refuses a recreated one."""
+        with self._session() as fetch:
+            oid = self._table(fetch).oid
+            return [replace(task, detail={**task.detail, "oid": oid}) for task in tasks]
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @contextmanager
+    def _session(self) -> Iterator[Fetch]:
+        import psycopg2
+
+        if self._open is None:
+            self._open = open_psycopg(self._connection, f"ckpt-plan:{self._pipeline}", ErrorType.SOURCE, _SETTINGS)
+        try:
+            yield psycopg_fetch(self._open)
+        except psycopg2.Error as error:
+            lost = self._open.closed != 0
+            self.close()
+            raise raised(error_info(error, ErrorType.SOURCE, f"planning from {self._name}", lost=lost)) from error
+
+    def _table(self, fetch: Fetch) -> Table:
+        table = describe(fetch, self._name)
+        if table is None:
+            raise ConfigError(
+                f"source table {self._name} does not exist in connection {self._connection.id!r}.",
+                pipeline=self._pipeline,
+                hint="Check source.table (schema.table, in the letter case of the database) and the connection's database.",
+            )
+        if table.kind not in _KINDS:
+            raise ConfigError(
+                f"{table.label} is not a table or a view (relkind {table.kind}).", pipeline=self._pipeline,
+                hint="A materialised view or foreign table cannot say which rows are new; name its origin.",
+            )  # fmt: skip
+        if self._cursor not in table.by_name:
+            raise ConfigError(
+                f"source table {table.label} has no column {self._cursor!r}, the pipeline's cursor.",
+                pipeline=self._pipeline,
+                hint=f"Its columns are: {', '.join(table.by_name)}.",
+            )
+        if table.by_name[self._cursor].base_type not in CursorKind:
+            raise ConfigError(
+                f"cursor {self._cursor} of {table.label} has type {table.by_name[self._cursor].type_sql}.",
+                pipeline=self._pipeline,
+                hint="A cursor is an integer, a date, a timestamp or a timestamp with time zone.",
+            )
+        return table
+
+    def _columns(self, table: Table) -> Sequence[tuple[str, str]]:
+        missing = [name for name in self._wanted if name not in table.by_name]
+        if missing:
+            raise ConfigError(
+                f"source table {table.label} has no column {', '.join(missing)}.",
+                pipeline=self._pipeline,
+                hint=f"Its columns are: {', '.join(table.by_name)}.",
+            )
+        names = self._wanted or tuple(table.by_name)
+        return [(name, SPARK_TYPES.get(table.by_name[name].base_type, "string")) for name in names]
+
+    def _check_cursor(self, fetch: Fetch, table: Table) -> None:
+        standby, readable = fetch(_MINE, [table.oid])[0]
+        if standby:
+            raise ConfigError(
+                f"the server of connection {self._connection.id!r} is a standby, where running transactions cannot be seen.",
+                pipeline=self._pipeline,
+                hint="Name a connection to the primary.",
+            )
+        if not readable:
+            raise ConfigError(
+                f"the user of connection {self._connection.id!r} may not read {table.label}.",
+                pipeline=self._pipeline,
+                hint=f"GRANT SELECT ON {table.sql} to it.",
+            )
+        column = table.by_name[self._cursor]
+        cached = fetch(_SEQUENCE_CACHE, [table.oid, column.number])
+        if cached:
+            raise ConfigError(
+                f"sequence {cached[0][0]} fills cursor {self._cursor} of {table.label} and hands out {cached[0][1]} values "
+                "a session at a time, so that smaller values can appear after greater ones.",
+                pipeline=self._pipeline,
+                hint=f"ALTER SEQUENCE {cached[0][0]} CACHE 1, or choose another cursor.",
+            )
+        self._refuse_nulls(fetch, table)
+
+    def _refuse_nulls(self, fetch: Fetch, table: Table) -> None:
+        name = quote(self._cursor)
+        if table.by_name[self._cursor].not_null:
+            return
+        if fetch(f"SELECT EXISTS (SELECT FROM {table.sql} WHERE {name} IS NULL)", [])[0][0]:
+            raise ConfigError(
+                f"cursor {self._cursor} of {table.label} is NULL in some rows, which therefore have no position.",
+                pipeline=self._pipeline,
+                hint=f"Fill them and ALTER TABLE {table.sql} ALTER COLUMN {name} SET NOT NULL, or choose another cursor.",
+            )
+
+    def _close(self, fetch: Fetch, table: Table, request: PlanRequest) -> Plan:
+        if all(todo.end is not None for todo in request.todo):
+            return Plan()
+        self._refuse_nulls(fetch, table)
+        noted = candidate(fetch, table, self._cursor)
+        kept = request.states.get(table.label)
+        tail = max(todo.start for todo in request.todo if todo.end is None)
+        if noted is not None and noted <= tail:  # nothing new is visible, so there is nothing to wait for
+            return Plan()
+        closing = close(fetch, noted, Candidate.from_json(kept) if kept else None, self._wait)
+        states = {table.label: closing.waiting.to_json() if closing.waiting else {}}
+        return Plan(bounds={} if closing.bound is None else {table.label: closing.bound}, states=states)

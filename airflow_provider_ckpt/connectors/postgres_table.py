@@ -1,0 +1,132 @@
+"""A table as PostgreSQL's catalog describes it, for both halves of source and sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_ckpt.connectors.postgres_common import quote, split_table
+
+Fetch = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+"""Runs one statement and gives all its rows; values, if any, are bound at ``{0}``, ``{1}`` …"""
+
+_RELATION = """
+SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = pg_catalog.to_regclass({0}::text)
+"""
+
+_COLUMNS = """
+WITH RECURSIVE base AS (
+    SELECT a.attnum, t.typtype, t.typbasetype, t.typname, t.typreceive, t.typtypmod, a.atttypmod AS typmod
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = {0}::oid AND a.attnum > 0 AND NOT a.attisdropped
+  UNION ALL
+    SELECT base.attnum, t.typtype, t.typbasetype, t.typname, t.typreceive, t.typtypmod, base.typtypmod
+    FROM base JOIN pg_catalog.pg_type t ON t.oid = base.typbasetype
+    WHERE base.typtype = 'd'
+)
+SELECT a.attname::text, a.attnum::int, t.typname::text, pg_catalog.format_type(a.atttypid, -1), p.proname::text,
+       base.typmod::int, a.attnotnull, a.attidentity::text, a.attgenerated::text, base.typname::text
+FROM pg_catalog.pg_attribute a
+JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+JOIN base ON base.attnum = a.attnum AND base.typtype <> 'd'
+LEFT JOIN pg_catalog.pg_proc p ON p.oid = base.typreceive
+WHERE a.attrelid = {0}::oid AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    :param type_name: its type's name in pg_type, of a domain the domain's
+    :param type_sql: its type without a length, to cast to: a length in a cast would cut silently
+    :param receive: the function that reads its binary form, of a domain the base type's
+    :param modifier: atttypmod (of a domain the base type's), -1 without one
+    :param identity: ``a`` for GENERATED ALWAYS AS IDENTITY, ``d`` BY DEFAULT, else empty
+    :param generated: not empty if it is computed from others
+    :param base_type: its type's name in pg_type, of a domain the base type's
+    """
+
+    name: str
+    number: int
+    type_name: str
+    type_sql: str
+    receive: str | None
+    modifier: int
+    not_null: bool
+    identity: str
+    generated: str
+    base_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A relation and its columns, in order.
+
+    :param kind: pg_class.relkind: ``r`` table, ``p`` partitioned table, ``v`` view …
+    """
+
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    columns: Sequence[Column]
+
+    @property
+    def sql(self) -> str:
+        """Its name as SQL."""
+        return f"{quote(self.schema)}.{quote(self.name)}"
+
+    @property
+    def label(self) -> str:
+        """Its name for a person, and the id of its source partition."""
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def by_name(self) -> Mapping[str, Column]:
+        """Columns by name."""
+        return {column.name: column for column in self.columns}
+
+
+def describe(fetch: Fetch, name: str) -> Table | None:
+    """The table of that name, or None if there is none.
+
+    :param name: as a pipeline writes it
+    """
+    schema, table = split_table(name)
+    found = fetch(_RELATION, [f"{quote(schema)}.{quote(table)}" if schema else quote(table)])
+    if not found:
+        return None
+    oid, schema, table, kind = found[0]
+    return Table(oid, schema, table, kind, tuple(Column(*row) for row in fetch(_COLUMNS, [oid])))
+
+
+def psycopg_fetch(connection: Any) -> Fetch:
+    """:data:`Fetch` over a psycopg2 connection."""
+
+    def fetch(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        names = {f"v{index}": value for index, value in enumerate(values)}
+        if values:  # a template of ours; a statement without values may have braces in its identifiers
+            statement = statement.replace("%", "%%").format(*(f"%({name})s" for name in names))
+        with connection.cursor() as cursor:
+            cursor.execute(statement, names or None)
+            return list(cursor.fetchall())
+
+    return fetch
+
+
+def adbc_fetch(cursor: Any) -> Fetch:
+    """:data:`Fetch` over an ADBC cursor."""
+
+    def fetch(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if values:
+            cursor.execute(statement.format(*(f"${index + 1}" for index in range(len(values)))), list(values))
+        else:
+            cursor.execute(statement)
+        return list(cursor.fetchall())
+
+    return fetch

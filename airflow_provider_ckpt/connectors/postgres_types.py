@@ -1,0 +1,70 @@
+"""PostgreSQL's types as this connector sees them: which go binary, and what Spark calls them.
+
+Every other type is read as its text, which loses nothing and which PostgreSQL can read back.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+SPARK_TYPES = {
+    "bool": "boolean",
+    "int2": "smallint",
+    "int4": "int",
+    "int8": "bigint",
+    "float4": "float",
+    "float8": "double",
+    "text": "string",
+    "varchar": "string",
+    "bytea": "binary",
+    "date": "date",
+    "timestamp": "timestamp_ntz",
+    "timestamptz": "timestamp",
+}
+"""Types that the reader takes in binary form, by their name in pg_type; the rest are ``string``."""
+
+
+class CursorKind(StrEnum):
+    """What a cursor column counts, by the name of its type."""
+
+    INT2 = "int2"
+    INT4 = "int4"
+    INT8 = "int8"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMPTZ = "timestamptz"
+
+
+INTEGERS = frozenset({CursorKind.INT2, CursorKind.INT4, CursorKind.INT8})
+
+DAY = 86_400_000_000
+"""Microseconds of a day."""
+
+_FIRST_DAY = -2_440_588
+"""PostgreSQL's first date (4714-11-24 BC), in days since 1970-01-01."""
+
+
+def position_sql(kind: CursorKind, column: str) -> str:
+    """SQL for the position of a cursor value, exact on every server version.
+
+    :param column: an SQL expression of the cursor's type
+    """
+    if kind in INTEGERS:
+        return f"({column})::bigint"
+    if kind is CursorKind.DATE:
+        return f"(({column}) - date '1970-01-01')::bigint * {DAY}"
+    seconds = f"extract(epoch FROM date_trunc('second', {column}))::bigint"
+    return f"({seconds} * 1000000 + extract(microseconds FROM {column})::bigint % 1000000)"
+
+
+def value_sql(kind: CursorKind, position: int) -> str:
+    """SQL constant ``v`` of the cursor's type for which ``cursor >= v`` is what ``position(cursor) >= position`` is."""
+    if kind in INTEGERS:
+        return f"'{position:d}'::bigint"
+    days, microseconds = divmod(position, DAY)
+    if days < _FIRST_DAY:
+        days, microseconds = _FIRST_DAY, 0
+    if kind is CursorKind.DATE:
+        return f"(date '1970-01-01' + {days + (microseconds > 0):d})"
+    naive = f"(date '1970-01-01' + {days:d} + interval '{microseconds:d} microseconds')"
+    return naive if kind is CursorKind.TIMESTAMP else f"({naive} AT TIME ZONE 'UTC')"

@@ -1,0 +1,194 @@
+"""Opens the ledger's database: PostgreSQL by psycopg2, or an existing SQLite file; a driver's error becomes one clear line.
+
+SQLite runs in WAL mode with ``synchronous=FULL``. A command begins with ``BEGIN IMMEDIATE``, so that processes queue for the
+write lock instead of failing halfway; a read takes a snapshot and blocks nobody.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerUnavailableError
+
+MIGRATE = "Run `airflow ckpt db migrate`."
+"""The hint for a ledger that is missing or at another revision."""
+
+_BUSY_SECONDS = 30.0
+_POSTGRES = ("postgres", "postgresql", "postgresql+psycopg2")
+_POSTGRES_SESSION = """
+    SET idle_in_transaction_session_timeout = '15s';
+    SET lock_timeout = '30s';
+    SET timezone = 'UTC'
+"""
+"""A process that is frozen inside a command must not keep the lease row locked: the server ends its transaction."""
+
+
+def parse(url: str) -> URL:
+    """A ledger's address as SQLAlchemy takes it.
+
+    :param url: ``postgresql://…`` (psycopg2) or ``sqlite:///path``
+    :raises ConfigError: if it is neither, or cannot be read; never shows a password
+    """
+    try:
+        parsed = sa.make_url(url)
+    except (ArgumentError, ValueError):
+        raise ConfigError(
+            "the ledger's address cannot be read.",
+            hint="Write postgresql://user:password@host:port/database or sqlite:////absolute/path.db.",
+        ) from None
+    if parsed.drivername in _POSTGRES:
+        return parsed.set(drivername="postgresql+psycopg2")
+    if parsed.get_backend_name() != "sqlite":
+        raise ConfigError(
+            f"the ledger cannot live in {parsed.drivername!r}.", hint="Use postgresql:// or sqlite:///path."
+        )
+    if not parsed.database or parsed.database == ":memory:":
+        raise ConfigError("a ledger in memory would forget everything.", hint="Give sqlite:/// a file.")
+    return parsed
+
+
+def describe(url: URL) -> str:
+    """Where the ledger is, for a message: no password, no options."""
+    if url.get_backend_name() == "sqlite":
+        return f"SQLite file {url.database}"
+    user = f"{url.username}@" if url.username else ""
+    port = f":{url.port}" if url.port else ""
+    return f"PostgreSQL {user}{url.host or 'local socket'}{port}/{url.database or ''}"
+
+
+def create(url: URL, *, make_file: bool = False) -> Engine:
+    """An engine on the ledger; connects nowhere yet.
+
+    :param make_file: whether a missing SQLite file may be made (migration only)
+    """
+    if url.get_backend_name() == "sqlite":
+        return _sqlite(Path(str(url.database)).absolute(), make_file)
+    engine = sa.create_engine(
+        url,
+        pool_size=2,
+        max_overflow=4,
+        pool_pre_ping=True,
+        hide_parameters=True,
+        connect_args={"connect_timeout": 10, "application_name": "ckpt-ledger"},
+    )
+
+    @sa.event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_POSTGRES_SESSION)
+        connection.commit()
+
+    return engine
+
+
+def _sqlite(path: Path, make_file: bool) -> Engine:
+    address = f"file:{quote(str(path))}?mode={'rwc' if make_file else 'rw'}"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        return connection
+
+    engine = sa.create_engine(
+        "sqlite://", creator=connect, poolclass=sa.QueuePool, pool_size=2, max_overflow=4, hide_parameters=True
+    )
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options().get("ckpt_begin", "BEGIN IMMEDIATE"))
+
+    return engine
+
+
+@contextmanager
+def clear_errors(place: str) -> Iterator[None]:
+    """Turn any error of the driver into a :class:`LedgerUnavailableError` of one line.
+
+    :param place: where the ledger is, see :func:`describe`
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
+        raise LedgerUnavailableError(
+            f"the ledger in {place} did not answer as it should: {lines[0]}.",
+            hint=_hint(lines[0]),
+            sqlstate=getattr(error.orig, "pgcode", None),
+            recoverable=True,
+        ) from error
+    except PoolTimeout as error:
+        raise LedgerUnavailableError(f"no connection to the ledger in {place} became free in time.") from error
+
+
+def _hint(line: str) -> str:
+    text = line.lower()
+    if "full" in text or "no space" in text:
+        return "Make room; nothing of this command was stored, and the next run goes on from the checkpoint."
+    if "locked" in text or "lock timeout" in text:
+        return "Another process holds the ledger; see who with `airflow ckpt status`, then run again."
+    if "not a database" in text or "malformed" in text:
+        return "Restore the file from a backup, or point the ledger somewhere else."
+    return "Check that it is up and that the address and credentials are right, then run again."
+
+
+@contextmanager
+def writing(engine: Engine, place: str) -> Iterator[Connection]:
+    """One command's transaction: all of it is stored, or nothing."""
+    with clear_errors(place), engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def reading(engine: Engine, place: str) -> Iterator[Connection]:
+    """A consistent snapshot that blocks no command."""
+    with clear_errors(place), engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            yield connection.execution_options(ckpt_begin="BEGIN")
+        else:
+            yield connection.execution_options(isolation_level="REPEATABLE READ")
+
+
+def upsert(connection: Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+    """Insert rows, and where the primary key is taken, overwrite; one statement for all of them."""
+    if not rows:
+        return
+    keys = [column.name for column in table.primary_key]
+    if connection.dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+        statement = sqlite_insert(table)
+        values = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=values), rows)
+    else:
+        from sqlalchemy.dialects.postgresql import insert as postgres_insert
+
+        pg = postgres_insert(table)
+        values = {name: pg.excluded[name] for name in rows[0] if name not in keys}
+        connection.execute(pg.on_conflict_do_update(index_elements=keys, set_=values), rows)
+
+
+def insert_missing(connection: Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+    """Insert rows, and leave those whose primary key is taken as they are."""
+    if not rows:
+        return
+    if connection.dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+        connection.execute(sqlite_insert(table).on_conflict_do_nothing(), rows)
+    else:
+        from sqlalchemy.dialects.postgresql import insert as postgres_insert
+
+        connection.execute(postgres_insert(table).on_conflict_do_nothing(), rows)

@@ -1,0 +1,257 @@
+"""The ledger's face: opens an existing one, and offers every command as one transaction and every read as one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt
+from airflow_provider_ckpt.ledger import engine as engines
+from airflow_provider_ckpt.ledger import lease as leases
+from airflow_provider_ckpt.ledger import migrate, planning, reads, reconciling, settling, tables, trail
+from airflow_provider_ckpt.ledger import receipts as ranges
+from airflow_provider_ckpt.ledger.records import Lease, PartitionRecord, RangeReceipt, Reconciliation, Settlement
+from airflow_provider_ckpt.ledger.work import Work
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.protocols import Plan, SourceFile, SourcePartition
+    from airflow_provider_ckpt.core.policy import Policy
+    from airflow_provider_ckpt.core.ranges import Range
+    from airflow_provider_ckpt.core.wave import Outcome
+
+
+class Ledger:
+    """One ledger database; see :meth:`open`.
+
+    Every command takes a lease, locks its row and checks the epoch under that lock: it raises :class:`StaleEpochError`
+    once a newer epoch was granted, and stores nothing. Any trouble with the database is a :class:`LedgerUnavailableError`.
+    """
+
+    def __init__(self, engine: sa.Engine, place: str, ledger_id: str) -> None:
+        self.id = ledger_id
+        self._engine = engine
+        self._place = place
+
+    @classmethod
+    def open(cls, url: str) -> Ledger:
+        """Open a ledger that exists.
+
+        :param url: ``postgresql://…`` or ``sqlite:///path``
+        :raises LedgerUnavailableError: if there is none, it is at another revision, or it cannot be reached
+        :raises ConfigError: if the address is not one of a ledger
+        """
+        parsed = engines.parse(url)
+        place = engines.describe(parsed)
+        migrate.require_file(parsed)
+        engine = engines.create(parsed)
+        try:
+            with engines.reading(engine, place) as connection:
+                migrate.require_head(connection, place)
+                ledger_id: str = connection.execute(sa.select(tables.ledger.c.id)).scalar_one()
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine, place, ledger_id)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        with engines.writing(self._engine, self._place) as connection:
+            yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with engines.reading(self._engine, self._place) as connection:
+            yield connection
+
+    @contextmanager
+    def _command(self, lease: Lease, now: datetime | None = None, touch: Iterable[str] | None = None) -> Iterator[Work]:
+        with self._writing() as connection:
+            yield Work(connection, lease, now or datetime.now(UTC), touch)
+
+    # Lease
+
+    def acquire(
+        self,
+        pipeline: str,
+        owner: str,
+        ttl: timedelta,
+        *,
+        at_least: int = 0,
+        is_dead: Callable[[str], bool] = leases.nobody_is_dead,
+    ) -> Lease:
+        """Take the pipeline's lease under a new epoch, if it is free, expired, our own, or a dead owner's.
+
+        :param ttl: not renewed for this long, it may be taken over
+        :param at_least: the new epoch is greater than this too: the sink's fence
+        :param is_dead: knows whether an owner is certainly gone
+        :raises LeaseBusyError: if another owner holds it; says who and until when
+        """
+        with self._writing() as connection:
+            lease, detail = leases.acquire(connection, pipeline, owner, ttl, at_least, is_dead)
+            taken = detail["why"] in ("expired", "owner is dead")
+            kind = "lease_taken_over" if taken else "lease_acquired"
+            connection.execute(tables.event.insert(), [trail.row(lease, leases.now(connection), kind, detail)])
+        return lease
+
+    def renew(self, lease: Lease) -> None:
+        """Hold the lease for another ``ttl`` from now.
+
+        :raises StaleEpochError: if a newer epoch was granted, or it was released
+        """
+        with self._writing() as connection:
+            leases.renew(connection, lease.pipeline, lease.epoch, lease.owner)
+
+    def release(self, lease: Lease) -> None:
+        """Give the lease back; a second time, or after a takeover, nothing happens."""
+        with self._writing() as connection:
+            if leases.release(connection, lease):
+                moment = leases.now(connection)
+                connection.execute(tables.event.insert(), [trail.row(lease, moment, "lease_released", {})])
+
+    def attach(self, pipeline: str, epoch: int, owner: str) -> Lease:
+        """Carry on the lease that another process of the same run acquired, and renew it.
+
+        :raises StaleEpochError: if the epoch is not the current one, or not this owner's
+        """
+        with self._writing() as connection:
+            return leases.renew(connection, pipeline, epoch, owner)
+
+    # Commands
+
+    def declare(self, lease: Lease, document: Mapping[str, Any]) -> None:
+        """Store the pipeline's declaration, JSON-ready and free of secrets."""
+        with self._command(lease, touch=()) as work:
+            planning.declare(work, document)
+
+    def start_partitions(self, lease: Lease, partitions: Mapping[SourcePartition, int]) -> None:
+        """Start new partitions at their declared first position; known ones stay as they are.
+
+        :raises SourceError: if a known partition is another thing now than the one it was started on
+        """
+        with self._command(lease, touch=()) as work:
+            planning.start_partitions(work, partitions)
+
+    def plan(self, lease: Lease, plan: Plan) -> list[Batch]:
+        """Record what planning found: batches, files, bounds and states; all of it or nothing.
+
+        :returns: the new batches
+        :raises LedgerStateError: while draining or stopped, or if a range does not continue its partition
+        """
+        touch = {batch.partition for batch in plan.batches} | set(plan.bounds) | set(plan.states)
+        with self._command(lease, touch=touch) as work:
+            return planning.plan(work, plan)
+
+    def begin(
+        self, lease: Lease, keys: Sequence[BatchKey], *, now: datetime, run: str, at_most_once: bool = False
+    ) -> list[Batch]:
+        """Open an attempt of each batch, or of none.
+
+        :param run: names the run in the attempts' records
+        :param at_most_once: resolve the batches as ``sent`` at once
+        :raises LedgerStateError: if a batch is not planned, is due later, or the pipeline is draining or stopped
+        """
+        with self._command(lease, now, {key.partition for key in keys}) as work:
+            return planning.begin(work, keys, run=run, at_most_once=at_most_once)
+
+    def reconcile(self, lease: Lease, receipts: Iterable[Receipt], *, now: datetime) -> Reconciliation:
+        """Make the ledger agree with the sink's receipts, then fence what older epochs left open.
+
+        :param receipts: read after the sink was fenced
+        :raises LedgerStateError: if they speak of a partition or generation that the ledger does not know
+        """
+        with self._command(lease, now) as work:
+            return reconciling.reconcile(work, receipts)
+
+    def settle(
+        self,
+        lease: Lease,
+        outcomes: Sequence[Outcome],
+        *,
+        now: datetime,
+        policy: Policy,
+        unit: Callable[[], float],
+    ) -> Settlement:
+        """End the attempts that a wave reports, and move the checkpoint.
+
+        :param unit: gives a random number in [-1, 1] for each retry's jitter
+        """
+        with self._command(lease, now, {outcome.key.partition for outcome in outcomes}) as work:
+            return settling.settle(work, outcomes, policy=policy, unit=unit)
+
+    def lost(
+        self,
+        lease: Lease,
+        lanes: Sequence[Sequence[BatchKey]],
+        receipts: Iterable[Receipt],
+        *,
+        now: datetime,
+        alone: bool,
+        limit: int,
+    ) -> Settlement:
+        """Account for a wave that Spark did not live to report.
+
+        :param lanes: what the wave held, each lane in order
+        :param receipts: read from the sink after the loss
+        :param alone: whether the wave was one batch running alone
+        :param limit: at so many deaths the batch is held
+        """
+        found = list(receipts)
+        touch = {key.partition for lane in lanes for key in lane} | {receipt.key.partition for receipt in found}
+        with self._command(lease, now, touch) as work:
+            return settling.lost(work, lanes, found, alone=alone, limit=limit)
+
+    def cancel(self, lease: Lease, *, now: datetime) -> list[BatchKey]:
+        """Cancel every open attempt of this lease."""
+        with self._command(lease, now) as work:
+            return settling.cancel(work)
+
+    # Reads
+
+    def partitions(self, pipeline: str) -> dict[str, PartitionRecord]:
+        """Every partition by id, with the batches beyond its checkpoint; empty for a pipeline that never ran."""
+        with self._reading() as connection:
+            return {name: item.record for name, item in reads.partitions(connection, pipeline).items()}
+
+    def files(self, pipeline: str, ranges: Sequence[Range] | None = None) -> list[SourceFile]:
+        """Discovered files by ordinal, all or those that overlap one of the ranges."""
+        with self._reading() as connection:
+            return reads.files(connection, pipeline, ranges)
+
+    def receipts(self, pipeline: str) -> list[RangeReceipt]:
+        """What the checkpoint has passed, by generation, partition and position."""
+        with self._reading() as connection:
+            reads.known(connection, pipeline)
+            return ranges.load(connection, pipeline)
+
+    def events(self, pipeline: str, limit: int = 100) -> list[dict[str, Any]]:
+        """The newest events of the audit trail, oldest of them first, JSON-ready."""
+        with self._reading() as connection:
+            reads.known(connection, pipeline)
+            return reads.events(connection, pipeline, limit)
+
+    def pipelines(self) -> list[str]:
+        """The names of all pipelines."""
+        with self._reading() as connection:
+            return reads.pipelines(connection)
+
+    def status(self, pipeline: str) -> dict[str, Any]:
+        """All that a person wants to see of a pipeline, JSON-ready.
+
+        :raises ConfigError: if the ledger does not know it; names the nearest known ones
+        """
+        with self._reading() as connection:
+            return reads.status(connection, self.id, pipeline)

@@ -1,0 +1,135 @@
+"""Brings a ledger to a revision with Alembic, and checks that one is where this code needs it.
+
+Alembic's version table is our own, so the ledger may share a database with anything. Only migration makes a SQLite file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection
+
+from airflow_provider_ckpt.core.errors import LedgerUnavailableError
+from airflow_provider_ckpt.ledger import engine as engines
+from airflow_provider_ckpt.ledger.tables import HEAD, VERSION_TABLE
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+"""Alembic's script location."""
+
+
+def head() -> str:
+    """The revision that this code works with."""
+    return HEAD
+
+
+def config(connection: Connection | None = None) -> Config:
+    """Alembic's configuration, on a connection if one is given; else ``sqlalchemy.url`` must be set on it."""
+    from alembic.config import Config
+
+    made = Config()
+    made.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    made.set_main_option("path_separator", "os")
+    if connection is not None:
+        made.attributes["connection"] = connection
+    return made
+
+
+def upgrade(url: str, *, create: bool = False) -> None:
+    """Bring a ledger to :func:`head`.
+
+    :param create: whether a missing SQLite file may be made
+    :raises LedgerUnavailableError: if the database cannot be reached, or the file is missing and not to be made
+    """
+    from alembic import command
+
+    parsed = engines.parse(url)
+    if create and parsed.get_backend_name() == "sqlite":
+        _make_folder(parsed)
+    else:
+        require_file(parsed)
+    _migrate(parsed, lambda alembic: command.upgrade(alembic, HEAD), create=create)
+
+
+def downgrade(url: str, revision: str) -> None:
+    """Take a ledger back to an older revision; ``base`` drops its tables."""
+    from alembic import command
+
+    parsed = engines.parse(url)
+    require_file(parsed)
+    _migrate(parsed, lambda alembic: command.downgrade(alembic, revision))
+
+
+def current(url: str) -> str | None:
+    """The revision that a ledger is at, or None where there is no ledger."""
+    parsed = engines.parse(url)
+    if not _file_exists(parsed):
+        return None
+    engine = engines.create(parsed)
+    try:
+        with engines.reading(engine, engines.describe(parsed)) as connection:
+            return revision(connection)
+    finally:
+        engine.dispose()
+
+
+def revision(connection: Connection) -> str | None:
+    """The revision that a connection's ledger is at, or None."""
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.execute(sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))).scalar()
+
+
+def require_head(connection: Connection, place: str) -> None:
+    """Make sure that a ledger is where this code needs it.
+
+    :raises LedgerUnavailableError: if it is not; names the command that helps
+    """
+    found = revision(connection)
+    if found is None:
+        raise LedgerUnavailableError(f"there is no ledger in {place} yet.", hint=engines.MIGRATE)
+    if found != HEAD:
+        raise LedgerUnavailableError(
+            f"the ledger in {place} is at revision {found}, and this version works with {HEAD}.", hint=engines.MIGRATE
+        )
+
+
+def require_file(url: URL) -> None:
+    """Make sure that a SQLite ledger's file exists; says nothing of a server.
+
+    :raises LedgerUnavailableError: if it does not
+    """
+    if not _file_exists(url):
+        raise LedgerUnavailableError(
+            f"there is no ledger: {engines.describe(url)} does not exist.", hint=engines.MIGRATE
+        )
+
+
+def _file_exists(url: URL) -> bool:
+    return url.get_backend_name() != "sqlite" or Path(str(url.database)).exists()
+
+
+def _make_folder(url: URL) -> None:
+    try:
+        Path(str(url.database)).absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LedgerUnavailableError(
+            f"the folder of {engines.describe(url)} cannot be made: {error.strerror}.",
+            hint="Choose another place for the ledger.",
+        ) from error
+
+
+def _migrate(url: URL, action: Callable[[Config], None], *, create: bool = False) -> None:
+    engine = engines.create(url, make_file=create)
+    try:
+        with engines.writing(engine, engines.describe(url)) as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(VERSION_TABLE))))
+            action(config(connection))
+    finally:
+        engine.dispose()

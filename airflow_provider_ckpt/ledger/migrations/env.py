@@ -1,0 +1,32 @@
+"""Alembic's entry: runs the ledger's migrations on the connection that ``migrate.py`` hands over, or on ``sqlalchemy.url``."""
+
+from __future__ import annotations
+
+from alembic import context
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.ledger import engine as engines
+from airflow_provider_ckpt.ledger.tables import VERSION_TABLE, metadata
+
+
+def _run(connection: Connection) -> None:
+    context.configure(
+        connection=connection,
+        target_metadata=metadata,
+        version_table=VERSION_TABLE,
+        render_as_batch=True,
+        transactional_ddl=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+given = context.config.attributes.get("connection")
+if given is not None:
+    _run(given)
+else:
+    address = engines.parse(context.config.get_main_option("sqlalchemy.url") or "")
+    engine = engines.create(address)
+    with engines.writing(engine, engines.describe(address)) as opened:
+        _run(opened)
+    engine.dispose()

@@ -1,0 +1,167 @@
+"""What the ledger shows: status, receipts, events, files. Reads take a snapshot and need no lease."""
+
+from __future__ import annotations
+
+import difflib
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.connectors.protocols import SourceFile
+from airflow_provider_ckpt.core.batch import Batch, BatchState
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.partition import Partition, Phase
+from airflow_provider_ckpt.core.ranges import Range, merge
+from airflow_provider_ckpt.ledger import lease as leases
+from airflow_provider_ckpt.ledger import receipts as ranges
+from airflow_provider_ckpt.ledger import store, tables
+
+_LISTED = 100
+
+
+def pipelines(connection: Connection) -> list[str]:
+    """All names, in order."""
+    column = tables.pipeline.c.name
+    return list(connection.execute(sa.select(column).order_by(column)).scalars())
+
+
+def known(connection: Connection, pipeline: str) -> sa.Row[Any]:
+    """The pipeline's own row.
+
+    :raises ConfigError: if there is none; names the nearest known ones
+    """
+    columns = tables.pipeline.c
+    row = connection.execute(sa.select(tables.pipeline).where(columns.name == pipeline)).one_or_none()
+    if row is None:
+        names = pipelines(connection)
+        near = difflib.get_close_matches(pipeline, names, n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(names[:10]) or 'none yet'}."
+        raise ConfigError(f"the ledger knows no pipeline {pipeline!r}.", hint=hint)
+    return row
+
+
+def partitions(connection: Connection, pipeline: str) -> dict[str, store.Stored]:
+    """Every partition with its batches; none for a pipeline that has never run."""
+    column = tables.pipeline.c
+    phase = connection.execute(sa.select(column.phase).where(column.name == pipeline)).scalar_one_or_none()
+    return {} if phase is None else store.load(connection, pipeline, Phase(phase))
+
+
+def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None) -> list[SourceFile]:
+    """Discovered files by ordinal, all or those that overlap one of the ranges."""
+    c = tables.source_file.c
+    query = sa.select(c.ordinal, c.path, c.base, c.size, c.etag).where(c.pipeline == pipeline).order_by(c.ordinal)
+    if wanted is None:
+        return [SourceFile(*row) for row in connection.execute(query)]
+    spans = merge(wanted)
+    if not spans:
+        return []
+    query = query.where(c.base < spans[-1].end, c.base + c.size > spans[0].start)
+    starts = [span.start for span in spans]
+    found = []
+    for row in connection.execute(query):
+        file = SourceFile(*row)
+        at = bisect_right(starts, file.base + file.size - 1) - 1
+        if file.size and at >= 0 and spans[at].end > file.base:
+            found.append(file)
+    return found
+
+
+def events(connection: Connection, pipeline: str, limit: int) -> list[dict[str, Any]]:
+    """The newest events, oldest of them first."""
+    c = tables.event.c
+    rows = connection.execute(sa.select(tables.event).where(c.pipeline == pipeline).order_by(c.id.desc()).limit(limit))
+    return [dict(row) | {"at": row["at"].isoformat()} for row in rows.mappings()][::-1]
+
+
+def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, Any]:
+    """All that a person wants to see of a pipeline, JSON-ready.
+
+    :raises ConfigError: if the ledger does not know it
+    """
+    row = known(connection, pipeline)
+    stored = partitions(connection, pipeline)
+    batches = [batch for item in stored.values() for batch in item.partition.batches.values()]
+    by_partition: dict[str, list[list[int]]] = {}
+    for item in ranges.load(connection, pipeline):
+        counts = item.counts
+        line = [item.range.start, item.range.end, item.batches, *counts.to_json().values()]
+        if item.generation == row.generation:
+            by_partition.setdefault(item.partition, []).append(line)
+    waiting = [b for b in batches if b.state is BatchState.PLANNED and b.error is not None]
+    held = [b for b in batches if b.state is BatchState.HELD]
+    return {
+        "pipeline": pipeline,
+        "ledger": ledger_id,
+        "phase": row.phase,
+        "generation": row.generation,
+        "declaration": row.document,
+        "lease": _lease(connection, pipeline),
+        "partitions": [_partition(item) for item in stored.values()],
+        "batches": _by_state(batches),
+        "receipts": by_partition,
+        "held": [_waiting(batch) for batch in held[:_LISTED]],
+        "waiting": [_waiting(batch) for batch in waiting[:_LISTED]],
+        "dead_letters": _letters(connection, pipeline),
+        "events": events(connection, pipeline, 20),
+    }
+
+
+def _lease(connection: Connection, pipeline: str) -> dict[str, Any]:
+    c = tables.lease.c
+    row = connection.execute(sa.select(c.owner, c.epoch, c.expires_at).where(c.pipeline == pipeline)).one_or_none()
+    if row is None:
+        return {"owner": None, "epoch": 0, "expires": None, "held": False}
+    held = row.owner is not None and row.expires_at > leases.now(connection)
+    return {"owner": row.owner, "epoch": row.epoch, "expires": row.expires_at.isoformat(), "held": held}
+
+
+def _partition(item: store.Stored) -> dict[str, Any]:
+    part: Partition = item.partition
+    return {
+        "id": part.id,
+        "identity": item.identity,
+        "generation": part.generation,
+        "base": part.base,
+        "committed": part.committed,
+        "planned_end": part.planned_end,
+        "bound": item.bound,
+        "batches": _by_state(list(part.batches.values())),
+        "pending_acks": len(part.pending_acks),
+        "unconfirmed": len(item.unconfirmed),
+        "gaps": [[gap.start, gap.end] for gap in part.gaps()],
+        "cancellation_watermark": part.cancellation_watermark,
+    }
+
+
+def _by_state(batches: list[Batch]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for batch in batches:
+        totals[batch.state.value] = totals.get(batch.state.value, 0) + 1
+    return dict(sorted(totals.items()))
+
+
+def _waiting(batch: Batch) -> dict[str, Any]:
+    return {
+        "batch": str(batch.key),
+        "range": [batch.range.start, batch.range.end],
+        "attempts": batch.attempts,
+        "round": batch.round,
+        "instruction": batch.instruction.value,
+        "not_before": batch.not_before.isoformat() if batch.not_before else None,
+        "error": batch.error.to_json() if batch.error else None,
+    }
+
+
+def _letters(connection: Connection, pipeline: str) -> dict[str, int]:
+    c = tables.dead_letter.c
+    rows = connection.execute(
+        sa.select(c.error_type, sa.func.sum(c.records))
+        .where(c.pipeline == pipeline)
+        .group_by(c.error_type)
+        .order_by(c.error_type)
+    )
+    return {row[0]: int(row[1]) for row in rows}

@@ -1,0 +1,225 @@
+"""The ledger's tables as SQLAlchemy Core sees them; the migrations make them, and a test holds the two together.
+
+Times are stored in UTC and come back aware. Positions are 64-bit. All names begin with ``ckpt_``.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+
+HEAD = "0001"
+"""The revision that this code works with."""
+
+VERSION_TABLE = "ckpt_alembic_version"
+"""Alembic's own table, apart from anyone else's in the same database."""
+
+
+class UtcTime(sa.TypeDecorator[datetime]):
+    """An aware point in time, stored as UTC; SQLite keeps no zone, so it is put back when read."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Aware in, UTC out."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time in the ledger must know its zone")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """UTC, aware."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+metadata = sa.MetaData()
+_json = sa.JSON(none_as_null=True)
+_serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def _pipeline(primary: bool = True) -> sa.Column[str]:
+    return sa.Column("pipeline", sa.String(128), primary_key=primary, nullable=False)
+
+
+def _batch_key() -> list[sa.Column[object]]:
+    return [
+        sa.Column("pipeline", sa.String(128), primary_key=True),
+        sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("partition", sa.Text, primary_key=True),
+        sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    ]
+
+
+def _counts() -> list[sa.Column[object]]:
+    names = ("read", "delivered", "filtered", "dead_lettered")
+    return [sa.Column(name, sa.BigInteger, nullable=False) for name in names]
+
+
+ledger = sa.Table(
+    "ckpt_ledger",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("created_at", UtcTime, nullable=False),
+)
+
+pipeline = sa.Table(
+    "ckpt_pipeline",
+    metadata,
+    sa.Column("name", sa.String(128), primary_key=True),
+    sa.Column("phase", sa.String(16), nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("document", _json),
+    sa.Column("created_at", UtcTime, nullable=False),
+)
+
+lease = sa.Table(
+    "ckpt_lease",
+    metadata,
+    _pipeline(),
+    sa.Column("owner", sa.Text),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("ttl_ms", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", UtcTime, nullable=False),
+)
+
+partition = sa.Table(
+    "ckpt_partition",
+    metadata,
+    _pipeline(),
+    sa.Column("partition", sa.Text, primary_key=True),
+    sa.Column("identity", sa.Text, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("base", sa.BigInteger, nullable=False),
+    sa.Column("committed", sa.BigInteger, nullable=False),
+    sa.Column("next_seq", sa.BigInteger, nullable=False),
+    sa.Column("planned_end", sa.BigInteger, nullable=False),
+    sa.Column("bound", sa.BigInteger),
+    sa.Column("state", _json, nullable=False),
+)
+
+generation = sa.Table(
+    "ckpt_generation",
+    metadata,
+    _pipeline(),
+    sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("partition", sa.Text, primary_key=True),
+    sa.Column("base", sa.BigInteger, nullable=False),
+    sa.Column("committed", sa.BigInteger),
+    sa.Column("started_at", UtcTime, nullable=False),
+    sa.Column("ended_at", UtcTime),
+    sa.Column("reason", sa.Text),
+)
+
+batch = sa.Table(
+    "ckpt_batch",
+    metadata,
+    *_batch_key(),
+    sa.Column("range_start", sa.BigInteger, nullable=False),
+    sa.Column("range_end", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("records", sa.BigInteger),
+    sa.Column("instruction", sa.String(16), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("finished", sa.Integer, nullable=False),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("deaths", sa.Integer, nullable=False),
+    sa.Column("alone", sa.Boolean, nullable=False),
+    sa.Column("not_before", UtcTime),
+    sa.Column("epoch", sa.BigInteger),
+    sa.Column("cancelled", sa.Boolean, nullable=False),
+    sa.Column("error", _json),
+    sa.Column("receipt", _json),
+    sa.CheckConstraint("range_start < range_end", name="ckpt_batch_range"),
+)
+
+attempt = sa.Table(
+    "ckpt_attempt",
+    metadata,
+    *_batch_key(),
+    sa.Column("attempt", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("run", sa.Text, nullable=False),
+    sa.Column("began_at", UtcTime, nullable=False),
+    sa.Column("ended_at", UtcTime),
+    sa.Column("outcome", sa.String(16)),
+    sa.Column("error_type", sa.String(32)),
+)
+
+receipt = sa.Table(
+    "ckpt_receipt",
+    metadata,
+    _pipeline(),
+    sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("partition", sa.Text, primary_key=True),
+    sa.Column("range_start", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("range_end", sa.BigInteger, nullable=False),
+    *_counts(),
+    sa.Column("batches", sa.BigInteger, nullable=False),
+    sa.Column("rejected", sa.BigInteger, nullable=False),
+    sa.Column("skipped", sa.BigInteger, nullable=False),
+    sa.Column("sent", sa.BigInteger, nullable=False),
+    sa.CheckConstraint("range_start < range_end", name="ckpt_receipt_range"),
+)
+
+dead_letter = sa.Table(
+    "ckpt_dead_letter",
+    metadata,
+    *_batch_key(),
+    sa.Column("error_type", sa.String(32), primary_key=True),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("range_start", sa.BigInteger, nullable=False),
+    sa.Column("range_end", sa.BigInteger, nullable=False),
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+)
+
+source_file = sa.Table(
+    "ckpt_source_file",
+    metadata,
+    _pipeline(),
+    sa.Column("ordinal", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("base", sa.BigInteger, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("etag", sa.Text, nullable=False),
+    sa.Column("found_at", UtcTime, nullable=False),
+)
+
+intent = sa.Table(
+    "ckpt_intent",
+    metadata,
+    sa.Column("id", _serial, primary_key=True, autoincrement=True),
+    _pipeline(primary=False),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("argument", _json, nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("why", sa.Text),
+    sa.Column("stored_at", UtcTime, nullable=False),
+    sa.Column("applied_at", UtcTime),
+    sa.Column("result", _json),
+)
+
+event = sa.Table(
+    "ckpt_event",
+    metadata,
+    sa.Column("id", _serial, primary_key=True, autoincrement=True),
+    _pipeline(primary=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("who", sa.Text),
+    sa.Column("epoch", sa.BigInteger),
+    sa.Column("generation", sa.Integer),
+    sa.Column("partition", sa.Text),
+    sa.Column("seq", sa.BigInteger),
+    sa.Column("detail", _json, nullable=False),
+    sa.Index("ckpt_event_by_pipeline", "pipeline", "id"),
+)

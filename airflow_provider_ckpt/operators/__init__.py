@@ -1,0 +1,1 @@
+"""Airflow operators: ``replicate.CkptReplicateOperator``, and the single tasks of ``CkptReplicationTaskGroup``."""

@@ -1,0 +1,119 @@
+"""What the operators share: a pipeline from its declaration, the set-up of a run, and errors as Airflow's.
+
+Nothing heavy is imported before a task runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.core.errors import (
+    CkptError,
+    ConfigError,
+    EngineError,
+    LeaseBusyError,
+    LedgerUnavailableError,
+)
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger, resolve_connection
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+    from airflow_provider_ckpt.replication.run import Setup
+
+Declaration = str | Path | Mapping[str, Any] | Pipeline
+"""A pipeline as a DAG gives it: the path of a YAML file, relative to the DAG file's folder; a dict; or the model."""
+
+
+class CkptOperator(BaseOperator):
+    """Base of the operators that work on one pipeline.
+
+    :param pipeline: its declaration (templated); a path is relative to the folder of the DAG file
+    :param ckpt_conn_id: the ledger's connection; see :class:`CkptHook`
+    """
+
+    template_fields: Sequence[str] = ("pipeline",)
+    ui_color = "#d8ecff"
+
+    def __init__(self, *, pipeline: Declaration, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = _portable(pipeline)
+        self.ckpt_conn_id = ckpt_conn_id
+        self._engine: SubmitEngine | None = None
+
+    def on_kill(self) -> None:
+        """Stop Spark. What it had in hand is unknown then, and the next run finds out."""
+        if self._engine is not None:
+            self._engine.kill()
+
+    def load_pipeline(self) -> Pipeline:
+        """The pipeline, from its declaration.
+
+        :raises ConfigError: if it is wrong; the message names file, line or key
+        """
+        from airflow_provider_ckpt.config.load import build, load
+
+        if isinstance(self.pipeline, str):
+            return load(Path(self.dag.folder) / self.pipeline)
+        return build(self.pipeline, f"task {self.task_id}")
+
+    @contextmanager
+    def setup_run(self, context: Context) -> Iterator[Setup]:
+        """What the use cases need, for this task; Airflow's exceptions come out of the block.
+
+        :raises AirflowFailException: if trying again cannot help
+        :raises AirflowException: if it can
+        """
+        from airflow_provider_ckpt.replication.owner import of_dag_run
+        from airflow_provider_ckpt.replication.run import Setup
+
+        try:
+            pipeline = self.load_pipeline()
+            with open_ledger(self.ckpt_conn_id) as ledger:
+                run = context["dag_run"]
+                yield Setup(pipeline, ledger, resolve_connection, of_dag_run(run.dag_id, run.run_id, pipeline.name))
+        except CkptError as error:
+            raise airflow_error(error) from error
+
+    @contextmanager
+    def open_engine(self, pipeline: Pipeline) -> Iterator[SubmitEngine]:
+        """The engine that runs Spark; nothing is started before its first wave. ``on_kill`` stops it."""
+        from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+
+        self._engine = SubmitEngine(pipeline)
+        try:
+            yield self._engine
+        finally:
+            engine, self._engine = self._engine, None
+            engine.close()
+
+
+def airflow_error(error: CkptError) -> AirflowException:
+    """The exception that tells Airflow whether its own ``retries`` make sense."""
+    again = error.recoverable or error.whole or isinstance(error, LeaseBusyError | LedgerUnavailableError | EngineError)
+    return AirflowException(str(error)) if again else AirflowFailException(str(error))
+
+
+def hand_over(context: Context, document: dict[str, Any]) -> dict[str, Any]:
+    """Store what the task returns now, for a task that may still fail or branch; neither would store it."""
+    context["ti"].xcom_push(key="return_value", value=document)
+    return document
+
+
+def _portable(declaration: Declaration) -> str | dict[str, Any]:
+    """The declaration in a form that Airflow can template and show."""
+    if isinstance(declaration, Pipeline):
+        return declaration.document()
+    if isinstance(declaration, Mapping):
+        return dict(declaration)
+    if not str(declaration).strip():
+        raise ConfigError("pipeline is empty; give a YAML file's path or a dict.")
+    return str(declaration)

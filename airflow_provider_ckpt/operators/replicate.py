@@ -1,0 +1,43 @@
+"""``CkptReplicateOperator``: a whole run in one task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.operators.base import CkptOperator, hand_over
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class CkptReplicateOperator(CkptOperator):
+    """Replicate whatever is new, once: lease, reconcile, plan, deliver, settle; later rounds are waited for in place.
+
+    Returns the run's summary. Downstream tasks run when the run ended, dead letters or not. The task fails when the
+    run halted, and when batches are held and the pipeline says ``run.fail_on_hold``.
+
+    :param pipeline: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline`` (templated)
+    :param ckpt_conn_id: the ledger's connection
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run it."""
+        from airflow_provider_ckpt.replication.run import replicate
+
+        with self.setup_run(context) as setup, self.open_engine(setup.pipeline) as engine:
+            document = hand_over(context, replicate(setup, engine).to_json())
+            if Route.HOLD in document["route"] and setup.pipeline.run.fail_on_hold:
+                raise AirflowFailException(held_message(setup.pipeline.name, document))
+        return document
+
+
+def held_message(pipeline: str, summary: dict[str, Any]) -> str:
+    """What a person is told of held batches."""
+    held = summary["batches_by_state"].get("held", 0)
+    return (
+        f"pipeline {pipeline}: {held} batches are held; the checkpoint waits for them. "
+        f"See why: airflow ckpt status {pipeline}"
+    )

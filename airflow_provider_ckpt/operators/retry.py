@@ -1,0 +1,73 @@
+"""The task group's ``retry`` task: the later rounds, each when it is due, and then the same branches again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BranchMixIn, conf
+
+from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.operators.step import CkptStepOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class CkptRetryOperator(CkptStepOperator, BranchMixIn):
+    """Run the batches that wait for another round, settle, release the lease, and branch on the run as a whole.
+
+    :param branches: the task id of each route that may follow
+    :param deferrable: wait in the triggerer between rounds, not in a worker's slot
+    """
+
+    inherits_from_skipmixin = True
+
+    def __init__(
+        self,
+        *,
+        branches: dict[Route, str],
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.branches = branches
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> Any:
+        """Run it."""
+        return self._pass(context, self.previous(context))
+
+    def resume(self, context: Context, event: Any, before: dict[str, Any]) -> Any:
+        """Go on after the triggerer has waited for the next round."""
+        del event
+        return self._pass(context, before)
+
+    def _pass(self, context: Context, before: dict[str, Any]) -> Any:
+        due: datetime | None = None
+        with self.carry_on(context, before) as (setup, run):
+            if not self._is_early(run.next_due()):
+                with self.open_engine(setup.pipeline) as engine:
+                    run.execute(engine, rounds=not self.deferrable)
+                run.settle()
+            if self.deferrable:
+                due = run.next_due()
+            handed = self.report(context, run, before, release=due is None)
+        if due is not None:
+            self._wait(due, handed)
+        return self._branch(context, handed)
+
+    def _is_early(self, due: datetime | None) -> bool:
+        return self.deferrable and due is not None and due > datetime.now(UTC)
+
+    def _wait(self, due: datetime, handed: dict[str, Any]) -> None:
+        from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+
+        self.log.info("the next round is due at %s", due.isoformat(timespec="seconds"))
+        self.defer(trigger=DateTimeTrigger(moment=due), method_name="resume", kwargs={"before": handed})
+
+    def _branch(self, context: Context, handed: dict[str, Any]) -> Any:
+        chosen = [Route(name) for name in handed["summary"]["route"]]
+        if Route.RETRY in chosen:
+            self.log.warning("The time budget is over; what still waits for another round is left to the next run.")
+        return self.do_branch(context, [self.branches[route] for route in chosen if route is not Route.RETRY])

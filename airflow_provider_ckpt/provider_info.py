@@ -1,0 +1,92 @@
+"""What Airflow's provider manager asks for: one plain dict, in the form of its ``provider_info.schema.json``.
+
+Airflow calls this in every process, so the module imports nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_INTEGRATION = "Ckpt"
+_PACKAGE = "airflow_provider_ckpt"
+_CONNECTION = {
+    "connection-type": "ckpt",
+    "hook-class-name": f"{_PACKAGE}.hooks.ckpt.CkptHook",
+    "hook-name": "Ckpt ledger",
+    "ui-field-behaviour": {
+        "hidden-fields": ["extra"],
+        "relabeling": {"schema": "Database"},
+        "placeholders": {
+            "host": "PostgreSQL host; leave it empty for SQLite",
+            "port": "5432",
+            "login": "ckpt",
+            "schema": "ckpt",
+            "path": "/var/lib/airflow/ckpt.db",
+        },
+    },
+    "conn-fields": {
+        "path": {
+            "label": "SQLite file",
+            "description": "Absolute path of an embedded ledger, in place of host and database.",
+            "schema": {"type": ["string", "null"]},
+        },
+        "sslmode": {
+            "label": "SSL mode",
+            "description": "libpq's sslmode, for PostgreSQL.",
+            "schema": {"type": ["string", "null"]},
+        },
+    },
+}
+_CONFIG = {
+    "ckpt": {
+        "description": "Checkpointed micro-batch replication.",
+        "options": {
+            "sql_alchemy_conn": {
+                "description": (
+                    "Where the ledger is, as an SQLAlchemy URL, unless a connection ckpt_default is defined. "
+                    "Without either: ckpt.db in AIRFLOW_HOME, where the metadata database is SQLite too."
+                ),
+                "version_added": "0.1.0",
+                "type": "string",
+                "sensitive": True,
+                "example": "postgresql+psycopg2://ckpt:secret@db.example.com/ckpt",
+                "default": None,
+            },
+        },
+    },
+}
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's description, read by Airflow through the entry point ``apache_airflow_provider``."""
+    return {
+        "package-name": "airflow-provider-ckpt",
+        "name": "Ckpt",
+        "description": "Checkpointed micro-batch replication on Apache Spark, exactly once where the sink can.",
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": "https://pypi.org/project/airflow-provider-ckpt/",
+                "tags": ["software"],
+            }
+        ],
+        "operators": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": [
+                    f"{_PACKAGE}.operators.replicate",
+                    f"{_PACKAGE}.operators.plan",
+                    f"{_PACKAGE}.operators.submit",
+                    f"{_PACKAGE}.operators.settle",
+                    f"{_PACKAGE}.operators.route",
+                    f"{_PACKAGE}.operators.retry",
+                    f"{_PACKAGE}.operators.leaves",
+                ],
+            }
+        ],
+        "hooks": [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.hooks.ckpt"]}],
+        "connection-types": [_CONNECTION],
+        "cli": [f"{_PACKAGE}.cli.definition.get_ckpt_commands"],
+        "db-managers": [f"{_PACKAGE}.db_manager.CkptDBManager"],
+        "config": _CONFIG,
+    }

@@ -1,0 +1,1 @@
+"""Tests, in the shape of the package: unit (pure), integration (real services), system (real Airflow)."""

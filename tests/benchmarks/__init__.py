@@ -1,0 +1,1 @@
+"""Measurements against what a person would use instead."""

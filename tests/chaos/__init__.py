@@ -1,0 +1,1 @@
+"""Crashes on purpose, and the accounts that must balance afterwards."""

@@ -1,0 +1,1 @@
+"""Real services that tests start for themselves, on loopback and free ports."""

@@ -1,0 +1,241 @@
+"""A real Airflow of the tests' own: API server, scheduler with the local executor, DAG processor, SQLite metadata.
+
+Each is a process in a session of its own, logging to a file in AIRFLOW_HOME; ``stop`` ends them all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+_SERVICES = ("api-server", "scheduler", "dag-processor")
+_ENDED = frozenset({"success", "failed"})
+_SETTINGS = {
+    "API__HOST": "127.0.0.1",
+    "API__WORKERS": "1",
+    "CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
+    "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+    "CORE__EXECUTOR": "LocalExecutor",
+    "CORE__LOAD_EXAMPLES": "False",
+    "CORE__PARALLELISM": "4",
+    "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+    "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "5",
+    "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+    "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+    "USAGE_DATA_COLLECTION__ENABLED": "False",
+}
+
+
+class AirflowServices:
+    """An Airflow in a directory. Use as a context manager, or call :meth:`start` and :meth:`stop`.
+
+    :param home: AIRFLOW_HOME; made if it is not there
+    :param dags_folder: where the DAG files are
+    :param env: further environment variables of every process (connections, say)
+    :param triggerer: also start a triggerer, for deferrable tasks
+    """
+
+    def __init__(
+        self, home: Path, dags_folder: Path, env: Mapping[str, str] | None = None, *, triggerer: bool = False
+    ) -> None:
+        self.home = home
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        settings = {
+            **_SETTINGS,
+            "API__PORT": str(self.port),
+            "API__SECRET_KEY": secrets.token_hex(16),
+            "API_AUTH__JWT_SECRET": secrets.token_hex(32),
+            "CORE__DAGS_FOLDER": str(dags_folder),
+            "CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+            "SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(_free_port()),
+        }
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        self.env = {
+            **inherited,
+            "AIRFLOW_HOME": str(home),
+            **{f"AIRFLOW__{name}": value for name, value in settings.items()},
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+            "PYTHONUNBUFFERED": "1",
+            **(env or {}),
+        }
+        self._names = (*_SERVICES, "triggerer") if triggerer else _SERVICES
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._token = ""
+
+    # Life
+
+    def start(self, seconds: float = 120) -> Self:
+        """Make the metadata database and the ledger, start every service, and wait until the API answers.
+
+        :param seconds: how long to wait at most
+        """
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.cli("db", "migrate")
+        for name in self._names:
+            with (self.home / f"{name}.log").open("ab") as log:
+                self._processes[name] = subprocess.Popen(
+                    [sys.executable, "-m", "airflow", name],
+                    env=self.env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        self._until(self._answers, seconds, "the API did not answer")
+        return self
+
+    def stop(self) -> None:
+        """End every service: TERM, and after 20 s KILL to its whole group."""
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        deadline = time.monotonic() + 20
+        for process in self._processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._processes.clear()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    # What a user does
+
+    def cli(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run ``airflow`` with these arguments in this Airflow's environment."""
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", *arguments], env=self.env, capture_output=True, text=True, check=False
+        )
+        if check and done.returncode:
+            raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, *, seconds: float = 60) -> str:
+        """Trigger a DAG, waiting first until it has been parsed, and return the run's id.
+
+        :param seconds: how long to wait for the DAG at most
+        """
+        self._until(lambda: self._parsed(dag_id), seconds, f"the DAG {dag_id} did not appear")
+        body = {"logical_date": datetime.now(UTC).isoformat(), "conf": dict(conf or {})}
+        run_id: str = self.api("POST", f"/dags/{quote(dag_id)}/dagRuns", body)["dag_run_id"]
+        return run_id
+
+    def wait(self, dag_id: str, run_id: str, timeout: float = 180) -> str:
+        """Wait until a DAG run has ended; its state, ``success`` or ``failed``.
+
+        :param timeout: seconds to wait at most
+        """
+        self._until(lambda: self.state(dag_id, run_id) in _ENDED, timeout, f"{dag_id} {run_id} did not end")
+        return self.state(dag_id, run_id)
+
+    def state(self, dag_id: str, run_id: str) -> str:
+        """The state of a DAG run now."""
+        return str(self.api("GET", f"/dags/{quote(dag_id)}/dagRuns/{quote(run_id)}")["state"])
+
+    def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
+        """The state of every task instance of a DAG run, by task id."""
+        path = f"/dags/{quote(dag_id)}/dagRuns/{quote(run_id)}/taskInstances"
+        return {item["task_id"]: item["state"] for item in self.api("GET", path)["task_instances"]}
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
+        """What a task handed over, None if nothing."""
+        path = f"/dags/{quote(dag_id)}/dagRuns/{quote(run_id)}/taskInstances/{quote(task_id)}/xcomEntries/{quote(key)}"
+        try:
+            value = self.api("GET", f"{path}?deserialize=true")["value"]
+        except HTTPError as error:
+            if error.code == 404:
+                return None
+            raise
+        return json.loads(value) if isinstance(value, str) else value
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str) -> str:
+        """Everything that a task's attempts have logged."""
+        folder = self.home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
+        return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("*.log")))
+
+    def api(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Call Airflow's API as an administrator.
+
+        :param path: under ``/api/v2``
+        :raises HTTPError: if it refuses
+        """
+        if not self._token:
+            with urlopen(f"{self.url}/auth/token", timeout=10) as answer:
+                self._token = json.load(answer)["access_token"]
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        with urlopen(Request(f"{self.url}/api/v2{path}", data, headers, method=method), timeout=30) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def import_errors(self) -> str:
+        """What kept DAG files from being parsed, empty if nothing did."""
+        found = self.api("GET", "/importErrors")["import_errors"]
+        return "\n".join(f"{item['filename']}: {item['stack_trace']}" for item in found)
+
+    # Waiting
+
+    def _answers(self) -> bool:
+        try:
+            self.api("GET", "/version")
+        except (HTTPError, URLError, OSError):
+            return False
+        return True
+
+    def _parsed(self, dag_id: str) -> bool:
+        try:
+            self.api("GET", f"/dags/{quote(dag_id)}")
+        except HTTPError as error:
+            if error.code != 404:
+                raise
+            if errors := self.import_errors():
+                raise RuntimeError(f"a DAG file cannot be imported:\n{errors}") from error
+            return False
+        return True
+
+    def _until(self, done: Callable[[], bool], seconds: float, otherwise: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not done():
+            for name, process in self._processes.items():
+                if process.poll() is not None:
+                    raise RuntimeError(f"airflow {name} ended with {process.returncode}:\n{self._tail(name)}")
+            if time.monotonic() > deadline:
+                tails = "\n".join(f"--- {name}\n{self._tail(name)}" for name in self._processes)
+                raise TimeoutError(f"{otherwise} within {seconds:.0f} s\n{tails}")
+            time.sleep(0.25)
+
+    def _tail(self, name: str, lines: int = 40) -> str:
+        return "\n".join((self.home / f"{name}.log").read_text(errors="replace").splitlines()[-lines:])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,215 @@
+"""A PostgreSQL server of the tests' own: a fresh cluster in a temporary directory, on a free loopback port.
+
+Run as a script it starts one, prints its dsn, and stops it when its standard input ends or it is interrupted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+USER = "ckpt"
+PASSWORD = "ckpt-test"
+_PR_SET_PDEATHSIG = 1
+_INITDB = ("--no-sync", "--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C")
+_SETTINGS = {
+    "listen_addresses": "'127.0.0.1'",
+    "max_connections": "100",
+    "max_prepared_transactions": "20",
+    "shared_buffers": "256MB",
+    "max_wal_size": "4GB",
+    "log_line_prefix": "'%m [%p] %q%a %x '",
+    "log_statement": "none",
+    "logging_collector": "off",
+    "timezone": "'UTC'",
+}
+
+
+def binaries() -> Path:
+    """The directory of the newest PostgreSQL server binaries on this machine.
+
+    :raises RuntimeError: if there are none; says how to install them
+    """
+    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    if found:
+        return max(found, key=lambda path: float(path.parent.name))
+    for candidate in (shutil.which("initdb"), *map(str, Path("/usr").glob("pgsql-*/bin/initdb"))):
+        if candidate:
+            return Path(candidate).resolve().parent
+    raise RuntimeError("no PostgreSQL server found: install one (Debian: apt-get install postgresql)")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+
+
+class PostgresServer:
+    """One cluster, made by :meth:`start` and removed by :meth:`stop`.
+
+    The server stops when the thread that started it ends, so start it from the main thread.
+
+    :param settings: further lines of postgresql.conf
+    :param fsync: False trades durability against a crash of the machine for speed
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None, *, fsync: bool = True) -> None:
+        self._settings = {**_SETTINGS, "fsync": "on" if fsync else "off", **(settings or {})}
+        self._bin = binaries()
+        self._user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
+        self._directory: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._databases = 0
+        self.port = 0
+
+    @property
+    def dsn(self) -> str:
+        """libpq URL of the maintenance database, as a superuser."""
+        return self.database_dsn("postgres")
+
+    @property
+    def sqlalchemy_url(self) -> str:
+        """The same for SQLAlchemy with psycopg2."""
+        return sqlalchemy_url(self.dsn)
+
+    @property
+    def log(self) -> str:
+        """The server's log so far."""
+        return (self._home / "log").read_text(errors="replace")
+
+    @property
+    def _home(self) -> Path:
+        if self._directory is None:
+            raise RuntimeError("the server was not started")
+        return self._directory
+
+    def database_dsn(self, name: str, user: str = USER, password: str = PASSWORD) -> str:
+        """libpq URL of a database."""
+        return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{name}"
+
+    def start(self) -> Self:
+        """Make the cluster if there is none yet, start the server and wait until it answers."""
+        if self._directory is None:
+            self._initialise()
+        with (self._home / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._bin / "postgres", "-D", self._home / "data", "-p", str(self.port), "-k", self._home],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self._home,
+                preexec_fn=_die_with_parent,
+                **self._credentials(),  # type: ignore[call-overload]
+            )
+        self._wait()
+        return self
+
+    def stop(self, how: signal.Signals = signal.SIGINT, *, keep: bool = False) -> None:
+        """Stop the server (SIGINT: fast; SIGQUIT: like a crash) and, unless ``keep``, remove the cluster."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(how)
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        if not keep and self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def new_database(self) -> str:
+        """Create an empty database and return its dsn."""
+        import psycopg2
+
+        self._databases += 1
+        name = f"test_{self._databases}"
+        connection = psycopg2.connect(self.dsn)
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(f'CREATE DATABASE "{name}"')
+        finally:
+            connection.close()
+        return self.database_dsn(name)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def _credentials(self) -> dict[str, object]:
+        if self._user is None:
+            return {}
+        return {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
+
+    def _initialise(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="ckpt-postgres-"))
+        self.port = _free_port()
+        secret = self._directory / "password"
+        secret.write_text(PASSWORD)
+        if self._user is not None:
+            for path in (self._directory, secret):
+                os.chown(path, self._user.pw_uid, self._user.pw_gid)
+        subprocess.run(
+            [self._bin / "initdb", "-D", self._directory / "data", "-U", USER, "--pwfile", secret, *_INITDB],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=self._directory,
+            **self._credentials(),  # type: ignore[call-overload]
+        )
+        with (self._directory / "data" / "postgresql.auto.conf").open("a") as conf:
+            conf.writelines(f"{name} = {value}\n" for name, value in self._settings.items())
+
+    def _wait(self, seconds: float = 30.0) -> None:
+        import psycopg2
+
+        assert self._process is not None
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                psycopg2.connect(self.dsn, connect_timeout=5).close()
+                return
+            except psycopg2.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"PostgreSQL did not start:\n{self.log}") from None
+                time.sleep(0.03)
+
+
+def sqlalchemy_url(dsn: str) -> str:
+    """A libpq URL as SQLAlchemy wants it, with psycopg2."""
+    return urlunsplit(urlsplit(dsn)._replace(scheme="postgresql+psycopg2"))
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    with PostgresServer() as server, suppress(KeyboardInterrupt):
+        print(server.dsn, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

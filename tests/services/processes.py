@@ -1,0 +1,105 @@
+"""The processes of one command and everything it started, found by a token in their environment, not by parentage.
+
+A child that lost its parent still carries the token, so what a dead command left behind is seen. Linux only (/proc).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+TOKEN = "CKPT_TEST_TOKEN"  # noqa: S105  # the name of a variable
+"""The environment variable that marks a command and all it starts."""
+
+_PROC = Path("/proc")
+
+
+class Role(StrEnum):
+    """What a process does in a run."""
+
+    TASK = "task"
+    DRIVER = "driver"
+    DAEMON = "daemon"
+    WORKER = "worker"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of a run, as it was when looked at."""
+
+    pid: int
+    parent: int
+    command: tuple[str, ...]
+    role: Role = Role.OTHER
+
+
+def new_token() -> str:
+    """A token that no other command carries."""
+    return secrets.token_hex(8)
+
+
+def marked(token: str) -> list[Process]:
+    """Every living process that carries the token, with its role."""
+    wanted = f"{TOKEN}={token}".encode()
+    found = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal():
+            process = _look(entry, wanted)
+            if process is not None:
+                found[process.pid] = process
+    return [Process(item.pid, item.parent, item.command, _role(item, found)) for item in found.values()]
+
+
+def kill(processes: Iterable[Process], number: signal.Signals = signal.SIGKILL) -> list[int]:
+    """Send a signal to each, in order; the pids that were still there."""
+    reached = []
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+            reached.append(process.pid)
+    return reached
+
+
+def gone(token: str, seconds: float) -> list[Process]:
+    """Wait until no process carries the token; those that still live after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while left := marked(token):
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(0.05)
+    return []
+
+
+def _look(entry: Path, wanted: bytes) -> Process | None:
+    try:
+        if wanted not in (entry / "environ").read_bytes().split(b"\0"):
+            return None
+        state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+        command = tuple((entry / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0"))
+    except OSError:
+        return None
+    return None if state in "ZX" else Process(int(entry.name), int(parent), command)
+
+
+def _role(process: Process, others: dict[int, Process]) -> Role:
+    """By what it runs and whose child it is: the JVM starts a Python daemon, and the daemon forks the workers."""
+    parent = others.get(process.parent)
+    if parent is None:
+        return Role.TASK if "ckpt" in process.command else Role.OTHER
+    if _is_java(process):
+        return Role.DRIVER
+    if _is_java(parent):
+        return Role.OTHER if any(part.endswith("driver.py") for part in process.command) else Role.DAEMON
+    return Role.WORKER if parent.parent in others and _is_java(others[parent.parent]) else Role.OTHER
+
+
+def _is_java(process: Process) -> bool:
+    return Path(process.command[0]).name == "java" and any("SparkSubmit" in part for part in process.command)

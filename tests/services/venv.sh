@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Makes .venv from requirements.lock: by uv where it is, else by a uv installed into the new environment.
+set -euo pipefail
+
+wanted='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))'
+python=''
+for candidate in ${PYTHON:-python3.11 python3.12 python3.13 python3}; do
+    if "$candidate" -c "$wanted" 2>/dev/null; then
+        python=$candidate
+        break
+    fi
+done
+if [ -z "$python" ]; then
+    echo "setup: Python 3.11, 3.12 or 3.13 is needed (tried: ${PYTHON:-python3.11 python3.12 python3.13 python3}); install one, or name it: make setup PYTHON=/path/to/python" >&2
+    exit 1
+fi
+
+if ! [ -x .venv/bin/python ] || ! .venv/bin/python -c "$wanted"; then
+    if command -v uv >/dev/null; then
+        uv venv --quiet --clear --python "$("$python" -c 'import sys; print(sys.executable)')" .venv
+    else
+        if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+            tests/services/packages.sh venv "$python"
+        fi
+        "$python" -m venv --clear .venv
+        .venv/bin/pip install --quiet uv
+    fi
+fi
+
+# uv stays outside the lock, which names the product's packages only; so it is put aside before the environment is synced.
+if command -v uv >/dev/null; then
+    uv=uv
+else
+    [ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet uv
+    install -D .venv/bin/uv .venv/tools/uv
+    uv=.venv/tools/uv
+fi
+export VIRTUAL_ENV="$PWD/.venv"
+echo "setup: installing the locked packages into .venv"
+"$uv" pip sync --quiet --require-hashes requirements.lock
+"$uv" pip install --quiet --no-deps --no-build-isolation --editable .

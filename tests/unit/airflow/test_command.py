@@ -1,0 +1,114 @@
+"""The frame of every command: what goes to which stream, and with which exit status it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from argparse import Namespace
+from typing import Any, TextIO
+
+import pytest
+
+from airflow_provider_ckpt.cli.command import FailedError, command
+from airflow_provider_ckpt.core.errors import SinkError
+
+JSON = Namespace(output="json", verbose=False)
+TABLE = Namespace(output="table", verbose=False)
+
+
+def table(result: Any, out: TextIO) -> None:
+    out.write(f"table of {result}\n")
+
+
+def raising(error: BaseException) -> Any:
+    @command(table)
+    def run(args: Namespace) -> None:
+        raise error
+
+    return run
+
+
+def test_json_is_all_there_is_on_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
+    @command(table)
+    def run(args: Namespace) -> dict[str, Any]:
+        print("chatter")
+        subprocess.run([sys.executable, "-c", "print('chatter of a child')"], check=True)
+        logging.getLogger("airflow_provider_ckpt.replication").info("10 batches")
+        return {"records": {"read": 3}, "seconds": 1.5}
+
+    run(JSON)
+
+    out, err = capfd.readouterr()
+    assert json.loads(out) == {"records": {"read": 3}, "seconds": 1.5}
+    assert "chatter" in err
+    assert "chatter of a child" in err
+    assert "10 batches" in err
+
+
+def test_a_person_gets_a_table(capfd: pytest.CaptureFixture[str]) -> None:
+    command(table)(lambda args: 7)(TABLE)
+
+    assert capfd.readouterr().out == "table of 7\n"
+
+
+def test_an_error_is_one_line_and_exit_status_1(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        raising(SinkError("the server\nis gone.", pipeline="orders", hint="Start it."))(JSON)
+
+    out, err = capfd.readouterr()
+    assert ended.value.code == 1
+    assert out == ""
+    assert err == "error: [Sink] pipeline orders: the server is gone. Start it.\n"
+
+
+def test_what_nobody_foresaw_is_one_line_too(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        raising(OSError(28, "No space left on device"))(TABLE)
+
+    assert ended.value.code == 1
+    assert capfd.readouterr().err == "error: OSError: [Errno 28] No space left on device (with -v: where)\n"
+
+
+def test_verbose_also_says_where(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        raising(ValueError("odd"))(Namespace(output="table", verbose=True))
+
+    err = capfd.readouterr().err
+    assert "Traceback" in err
+    assert err.endswith("error: ValueError: odd\n")
+
+
+def test_a_result_that_is_not_good_enough_is_printed_and_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        raising(FailedError("2 batches are held", {"held": 2}))(JSON)
+
+    out, err = capfd.readouterr()
+    assert ended.value.code == 1
+    assert json.loads(out) == {"held": 2}
+    assert err == "error: 2 batches are held\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_unwinds_the_stack(number: signal.Signals, capfd: pytest.CaptureFixture[str]) -> None:
+    stopped: list[str] = []
+
+    @command(table)
+    def run(args: Namespace) -> None:
+        try:
+            os.kill(os.getpid(), number)
+            signal.pause()
+        finally:
+            stopped.append("Spark")
+
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as ended:
+        run(TABLE)
+
+    assert ended.value.code == 128 + number
+    assert stopped == ["Spark"]
+    assert capfd.readouterr().err == f"error: stopped by {number.name}; the next run carries on\n"
+    assert signal.getsignal(number) is before

@@ -1,0 +1,43 @@
+"""Cells of the tables that people read."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from airflow_provider_ckpt.cli.output import show, write_json, write_table
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        (1234567, "1,234,567"),
+        (2.345, "2.3"),
+        (True, "yes"),
+        (None, "-"),
+        ([], "-"),
+        (["dead_letters", "done"], "dead_letters, done"),
+        ({"held": 2, "planned": 1000}, "held 2, planned 1,000"),
+        ({}, "-"),
+        ("orders", "orders"),
+    ],
+)
+def test_a_value_is_shown_as_a_person_writes_it(value: object, cell: str) -> None:
+    assert show(value) == cell
+
+
+def test_json_keeps_numbers() -> None:
+    out = io.StringIO()
+    write_json({"batches": 12, "seconds": 1.5}, out)
+
+    assert '"batches": 12,' in out.getvalue()
+
+
+def test_a_table_shows_every_row() -> None:
+    out = io.StringIO()
+    write_table([("read", 336776), ("dead [lettered]", 137)], out, ("records", "count"))
+
+    assert "336,776" in out.getvalue()
+    assert "dead [lettered]" in out.getvalue()
+    assert "count" in out.getvalue()

@@ -1,0 +1,22 @@
+"""The crash test's plan kills each kind of process often enough, and at many places."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.chaos.moments import Kind, plan
+
+
+def test_every_kind_is_killed_at_least_four_times_in_twenty_moments() -> None:
+    kinds = Counter(moment.kind for moment in plan(20, 100))
+    assert all(kinds[kind] >= 4 for kind in Kind)
+
+
+def test_no_moment_is_planned_twice() -> None:
+    moments = plan(20, 100)
+    assert len({(moment.kind, moment.when, moment.amount) for moment in moments}) == 20
+
+
+def test_further_moments_are_drawn_the_same_way_again() -> None:
+    assert plan(40, 100, seed=7) == plan(40, 100, seed=7)
+    assert all(1 <= moment.amount < 100 for moment in plan(40, 100)[20:])

@@ -1,0 +1,187 @@
+"""A declaration that holds: what it says is what the model has, and defaults are those of the docs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ckpt.config.load import build, load, parse, warnings
+from airflow_provider_ckpt.config.pipeline import Pipeline, Sink, Source, Transform
+from airflow_provider_ckpt.core.errors import Action, ErrorType
+from airflow_provider_ckpt.core.policy import OnExhausted, Policy
+
+MINIMAL = """\
+name: orders
+source: {type: postgres, connection: shop, table: orders, cursor: id}
+sink: {type: postgres, connection: lake, table: orders}
+"""
+POLICY = """\
+delivery: at_least_once
+commit_strategy:
+  manual_commit: true
+  commit_mode: async
+  commit_interval: auto
+  commit_interval_ms: null
+  commit_timeout_ms: 5000
+  auto_commit_interval_ms: 5000
+  checkpoint_after_ms: 1000
+  min_checkpoint_count: 5
+  max_checkpoint_count: 1000
+retry:
+  max_attempts: 3
+  initial_delay_ms: 100
+  max_delay_ms: 30000
+  multiplier: 2.0
+  jitter: 0.1
+  rounds: 3
+  on_exhausted: dlq
+dead_letter_queue:
+  enabled: true
+  sink: same
+  topic: streamforge-dlq
+  brokers: null
+  compression: none
+  include_original_headers: true
+  include_stack_trace: false
+  header_prefix: x-ckpt-
+  max_dlq_retries: 3
+error_handling:
+  missing_field_behavior: error
+  null_value_behavior: passthrough
+  cache_failure_behavior: skip
+consumer:
+  strategy: auto
+  lanes: auto
+  max_in_flight: 500000
+"""
+
+
+def test_streamforges_keys_are_accepted_as_they_stand_and_are_the_defaults() -> None:
+    assert parse(MINIMAL + POLICY).document() == parse(MINIMAL).document()
+
+
+@pytest.mark.parametrize(
+    ("fragment", "interval"),
+    [
+        ("{manual_commit: true, commit_mode: async, commit_interval: 100, commit_timeout_ms: 5000}", 100),
+        ("{manual_commit: true, commit_mode: sync, commit_interval: 1}", 1),
+        ("{manual_commit: true, commit_mode: async, commit_interval_ms: 30000}", None),
+    ],
+)
+def test_streamforges_commit_strategies(fragment: str, interval: int | None) -> None:
+    strategy = parse(f"{MINIMAL}commit_strategy: {fragment}").commit_strategy
+
+    assert strategy.records_per_batch == interval
+
+
+def test_the_core_gets_the_policy() -> None:
+    policy = parse(MINIMAL + "retry: {on_exhausted: hold}\nerror_policy: {Serialization: halt}").policy
+
+    assert policy.retry.on_exhausted is OnExhausted.HOLD
+    assert policy.overrides == {ErrorType.SERIALIZATION: Action.HALT}
+    assert parse(MINIMAL).policy == Policy()
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(MINIMAL, "utf-8")
+
+    assert load(file) == load(str(file)) == parse(MINIMAL)
+
+
+def test_python_and_yaml_say_the_same() -> None:
+    in_python = Pipeline(
+        name="flights",
+        source=Source(type="files", path="/in"),
+        transform=Transform(decode="json", schema="id bigint", where="id > 0", select={"n": "id"}),
+        sink=Sink(type="delta", path="/out"),
+    )
+    in_yaml = parse(
+        """
+        name: flights
+        source: {type: files, path: /in}
+        transform:
+          decode: json
+          schema: id bigint
+          where: id > 0
+          select: {n: id}
+        sink: {type: delta, path: /out}
+        """
+    )
+
+    assert in_yaml == in_python
+
+
+def test_a_document_reads_back_as_the_same_pipeline() -> None:
+    pipeline = parse(MINIMAL + "lease: {ttl: 90s}\nrecovery: {settle_lag: 0.05ms}\nrun: {conf: {spark.ui.enabled: no}}")
+
+    assert build(pipeline.document()) == pipeline
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("90", timedelta(seconds=90)),
+        ("1.5", timedelta(seconds=1.5)),
+        ("250ms", timedelta(milliseconds=250)),
+        ("90s", timedelta(seconds=90)),
+        ("5 m", timedelta(minutes=5)),
+        ("2h", timedelta(hours=2)),
+        ("7d", timedelta(days=7)),
+    ],
+)
+def test_durations_are_seconds_or_have_a_unit(text: str, span: timedelta) -> None:
+    assert parse(f"{MINIMAL}run: {{time_budget: {text}}}").run.time_budget == span
+
+
+def test_keys_are_text_and_spark_properties_and_expressions_may_be_numbers() -> None:
+    pipeline = parse(
+        MINIMAL + "transform: {select: {on: 1, 2: id}}\nrun: {conf: {spark.ui.enabled: false, spark.cores.max: 2}}"
+    )
+
+    assert pipeline.transform.select == {"on": "1", "2": "id"}
+    assert pipeline.run.conf == {"spark.ui.enabled": "false", "spark.cores.max": "2"}
+
+
+def test_parts_may_be_shared_by_an_alias() -> None:
+    pipeline = parse(
+        "name: a\nsource: {type: postgres, connection: c, table: t, cursor: id, key: &key [id]}\n"
+        "sink: {type: postgres, connection: c, table: u, mode: upsert, key: *key}"
+    )
+
+    assert pipeline.sink.key == pipeline.source.key == ("id",)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "mode", "pinned"),
+    [
+        ("auto", "append", False),
+        ("auto", "upsert, key: [id]", True),
+        ("pinned", "append", True),
+        ("single", "append", True),
+        ("round_robin", "append", False),
+    ],
+)
+def test_order_is_kept_where_it_can_matter(strategy: str, mode: str, pinned: bool) -> None:
+    text = MINIMAL.replace("lake, table: orders", f"lake, table: orders, mode: {mode}")
+
+    assert parse(f"{text}consumer: {{strategy: {strategy}}}").pinned is pinned
+
+
+def test_a_declaration_that_does_what_it_says_has_no_warnings() -> None:
+    assert warnings(parse(MINIMAL)) == []
+
+
+def test_keys_that_do_not_do_what_they_say_have_warnings() -> None:
+    pipeline = parse(
+        MINIMAL + "commit_strategy: {manual_commit: false}\nerror_handling: {cache_failure_behavior: skip}\n"
+        "dead_letter_queue: {brokers: 'kafka:9092'}"
+    )
+
+    timer, cache, kafka = warnings(pipeline)
+
+    assert "no work is ever committed before its verdict" in timer
+    assert "there are no lookups here" in cache
+    assert "written beside the target" in kafka

@@ -1,0 +1,190 @@
+"""The delivery policy's decisions: what follows from an error, when the next attempt is, and where a run leads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_ckpt.core.batch import Batch, BatchKey
+from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, default_action
+from airflow_provider_ckpt.core.policy import (
+    FailRun,
+    Halt,
+    Hold,
+    OnExhausted,
+    Policy,
+    Reject,
+    Retry,
+    RetryPolicy,
+    Route,
+    decide,
+    route,
+)
+from airflow_provider_ckpt.core.ranges import Range
+from tests.unit.core.machines import BROKEN, NOW
+
+BATCH = Batch(BatchKey(1, "p", 0), Range(0, 10), attempts=1)
+ERRORS = st.builds(
+    ErrorInfo,
+    st.sampled_from(ErrorType),
+    st.just("broken"),
+    recoverable=st.booleans(),
+    sqlstate=st.sampled_from([None, "22003", "23505", "40001", "08006", "28P01", "42P01"]),
+    whole=st.booleans(),
+)
+
+
+def decision(batch: Batch, error: ErrorInfo, policy: Policy | None = None, unit: float = 0.0) -> object:
+    return decide(batch, error, policy or Policy(), now=NOW, unit=unit)
+
+
+# delays
+
+
+def test_delays_double_from_100_milliseconds() -> None:
+    delays = [RetryPolicy().delay(finished, 0) for finished in (1, 2, 3)]
+
+    assert delays == [timedelta(milliseconds=100), timedelta(milliseconds=200), timedelta(milliseconds=400)]
+
+
+def test_no_delay_is_longer_than_the_longest_before_jitter() -> None:
+    assert RetryPolicy().delay(50, 0) == timedelta(seconds=30)
+    assert RetryPolicy().delay(100_000, 1) == timedelta(seconds=33)
+
+
+@given(st.integers(1, 40), st.floats(-1, 1))
+def test_jitter_moves_a_delay_by_ten_percent_at_most(finished: int, unit: float) -> None:
+    exact = RetryPolicy(jitter=0).delay(finished, unit)
+
+    delay = RetryPolicy().delay(finished, unit)
+
+    assert exact * 0.9 - timedelta(microseconds=1) <= delay <= exact * 1.1 + timedelta(microseconds=1)
+
+
+# attempts and rounds
+
+
+def test_a_batch_is_tried_three_times_a_round_in_three_rounds_and_then_rejected() -> None:
+    batch, decisions = BATCH, []
+    for _ in range(9):
+        made = decision(batch, BROKEN)
+        decisions.append(made)
+        next_round = isinstance(made, Retry) and made.next_round
+        batch = replace(
+            batch,
+            failures=0 if next_round else batch.failures + 1,
+            finished=batch.finished + 1,
+            round=batch.round + next_round,
+        )
+
+    assert [getattr(made, "next_round", made) for made in decisions] == [
+        *(False, False, True),
+        *(False, False, True),
+        *(False, False, Reject()),
+    ]
+
+
+def test_the_delay_counts_the_attempts_that_ended_this_one_included() -> None:
+    assert decision(BATCH, BROKEN) == Retry(NOW + timedelta(milliseconds=100))
+    assert decision(replace(BATCH, failures=1, finished=1), BROKEN) == Retry(NOW + timedelta(milliseconds=200))
+
+
+@pytest.mark.parametrize(
+    ("on_exhausted", "expected"),
+    [(OnExhausted.DLQ, Reject()), (OnExhausted.HOLD, Hold()), (OnExhausted.FAIL, FailRun())],
+)
+def test_what_becomes_of_an_exhausted_batch_is_the_pipelines_choice(
+    on_exhausted: OnExhausted, expected: object
+) -> None:
+    policy = Policy(RetryPolicy(max_attempts=1, rounds=1, on_exhausted=on_exhausted))
+
+    assert decision(BATCH, BROKEN, policy) == expected
+
+
+def test_an_exhausted_batch_is_not_dropped_where_dead_letters_are_off() -> None:
+    assert decision(BATCH, BROKEN, Policy(RetryPolicy(max_attempts=1, rounds=1), dead_letters=False)) == FailRun()
+
+
+@pytest.mark.parametrize("kind", [ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE])
+def test_errors_that_are_not_about_the_batch_halt_when_exhausted(kind: ErrorType) -> None:
+    policy = Policy(RetryPolicy(max_attempts=1, rounds=1))
+
+    assert decision(BATCH, ErrorInfo(kind, "gone", recoverable=True), policy) == Halt()
+
+
+@given(ERRORS, st.integers(0, 5), st.integers(1, 5))
+def test_an_outage_of_the_whole_sink_or_source_exhausts_nothing(error: ErrorInfo, failures: int, round_: int) -> None:
+    batch = replace(BATCH, failures=failures, finished=failures, round=round_)
+
+    assert decision(batch, replace(error, whole=True)) == FailRun()
+
+
+# actions
+
+
+@pytest.mark.parametrize(
+    ("error", "action"),
+    [
+        (ErrorInfo(ErrorType.IO, ""), Action.RETRY),
+        (ErrorInfo(ErrorType.SINK, "", recoverable=True, sqlstate="40001"), Action.RETRY),
+        (ErrorInfo(ErrorType.SINK, "", sqlstate="23514"), Action.DEAD_LETTER),
+        (ErrorInfo(ErrorType.SINK, "", sqlstate="22P02"), Action.DEAD_LETTER),
+        (ErrorInfo(ErrorType.SINK, "", sqlstate="28P01"), Action.HALT),
+        (ErrorInfo(ErrorType.SINK, ""), Action.HALT),
+        (ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, ""), Action.DEAD_LETTER),
+        (ErrorInfo(ErrorType.CONFIG, ""), Action.HALT),
+        (ErrorInfo(ErrorType.DEAD_LETTER_QUEUE, ""), Action.HALT),
+        (ErrorInfo(ErrorType.FENCED, ""), Action.HALT),
+        (ErrorInfo(ErrorType.GENERIC, ""), Action.HALT),
+    ],
+)
+def test_every_error_has_one_action_and_what_no_rule_names_halts(error: ErrorInfo, action: Action) -> None:
+    assert default_action(error) is action
+
+
+def test_a_pipeline_may_choose_another_action() -> None:
+    policy = Policy(overrides={ErrorType.SERIALIZATION: Action.HALT, ErrorType.IO: Action.DEAD_LETTER})
+
+    assert policy.action(ErrorInfo(ErrorType.SERIALIZATION, "")) is Action.HALT
+    assert policy.action(ErrorInfo(ErrorType.IO, "")) is Action.DEAD_LETTER
+
+
+@given(ERRORS, st.sampled_from(Action), st.integers(0, 5), st.integers(1, 5))
+def test_no_override_turns_a_halt_into_a_drop(error: ErrorInfo, chosen: Action, failures: int, round_: int) -> None:
+    batch = replace(BATCH, failures=failures, finished=failures, round=round_)
+    made = decision(batch, error, Policy(overrides={error.type: chosen}))
+
+    if default_action(error) is Action.HALT:
+        assert isinstance(made, Halt | FailRun | Retry)
+
+
+@given(ERRORS)
+def test_with_dead_letters_off_an_error_that_calls_for_one_halts(error: ErrorInfo) -> None:
+    action = Policy(dead_letters=False).action(error)
+
+    assert action is not Action.DEAD_LETTER
+    if default_action(error) is Action.DEAD_LETTER:
+        assert action is Action.HALT
+
+
+# routes
+
+
+@pytest.mark.parametrize(
+    ("dead_lettered", "waiting", "held", "expected"),
+    [
+        (0, 0, 0, [Route.DONE]),
+        (5, 0, 0, [Route.DEAD_LETTERS, Route.DONE]),
+        (0, 1, 0, [Route.RETRY]),
+        (5, 1, 2, [Route.DEAD_LETTERS, Route.RETRY, Route.HOLD]),
+        (0, 0, 1, [Route.HOLD]),
+    ],
+)
+def test_a_run_leads_to_all_that_it_needs_and_to_done_if_nothing_waits(
+    dead_lettered: int, waiting: int, held: int, expected: list[Route]
+) -> None:
+    assert route(dead_lettered=dead_lettered, waiting=waiting, held=held) == expected

@@ -1,0 +1,44 @@
+"""A run's summary: its JSON, and how the tasks of one DAG run add up."""
+
+from __future__ import annotations
+
+import json
+
+from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.replication.summary import RunSummary
+
+
+def _summary(**values: object) -> RunSummary:
+    base: dict[str, object] = {"pipeline": "orders", "epoch": 3, "checkpoint": {"t": {"before": 0, "after": 10}}}
+    return RunSummary(**{**base, **values})  # type: ignore[arg-type]
+
+
+def test_json_gives_the_same_summary_back() -> None:
+    summary = _summary(records=Counts(5, 3, 1, 1), retried=2, halted=ErrorInfo(ErrorType.IO, "full"))
+    assert RunSummary.from_json(json.loads(json.dumps(summary.to_json()))) == summary
+
+
+def test_records_are_printed_with_every_fate() -> None:
+    printed = _summary(records=Counts(5, 3, 1, 1), retried=2).to_json()["records"]
+    assert printed == {"read": 5, "delivered": 3, "filtered": 1, "dead_lettered": 1, "retried": 2}
+
+
+def test_a_later_task_adds_its_counts_and_keeps_the_first_checkpoint() -> None:
+    first = _summary(batches=2, records=Counts(5, 5), steps={"plan": 0.5}, errors={"Io": 1}, spark_started=True)
+    later = _summary(batches=1, records=Counts(2, 1, 1), steps={"plan": 0.25}, errors={"Io": 2}, route=["done"])
+    later.checkpoint = {"t": {"before": 10, "after": 30}}
+
+    merged = first.merge(later)
+
+    assert merged.batches == 3
+    assert merged.records == Counts(7, 6, 1)
+    assert merged.checkpoint == {"t": {"before": 0, "after": 30}}
+    assert merged.steps == {"plan": 0.75}
+    assert merged.errors == {"Io": 3}
+    assert merged.route == ["done"]
+    assert merged.spark_started
+
+
+def test_a_later_task_s_epoch_stands() -> None:
+    assert _summary().merge(_summary(epoch=4)).epoch == 4

@@ -1,0 +1,74 @@
+"""The run directory: what the lease holder and the driver say to each other through files."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from airflow_provider_ckpt.connectors.protocols import Connection, Shape, SinkContext
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.spark.exchange import ControlSide, DriverSide, Lines
+from airflow_provider_ckpt.spark.job import Job
+
+_KEY = BatchKey(1, "t", 0)
+
+
+def _job() -> Job:
+    secret = Connection("db", "postgres", password="hush")  # noqa: S106
+    return Job({"name": "orders"}, SinkContext("ledger", "orders", 2), Shape(False, [("id", "bigint")]), {"db": secret})
+
+
+def test_the_job_arrives_and_its_file_is_gone(tmp_path: Path) -> None:
+    ControlSide(tmp_path).offer(_job())
+    assert DriverSide(str(tmp_path)).job() == _job()
+    assert not (tmp_path / "job.json").exists()
+
+
+def test_the_job_s_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    ControlSide(tmp_path).offer(_job())
+    assert stat.S_IMODE((tmp_path / "job.json").stat().st_mode) == 0o600
+
+
+def test_the_password_is_not_in_the_job_s_repr() -> None:
+    assert "hush" not in repr(_job())
+    assert "hush" not in repr(_job().connections["db"])
+
+
+def test_waves_arrive_in_order_until_the_stop(tmp_path: Path) -> None:
+    control = ControlSide(tmp_path)
+    waves = [Wave(n, [[BatchTask(_KEY, Range(0, 5), n)]], 1.5) for n in (1, 2)]
+    for wave in waves:
+        control.send(wave)
+    control.stop()
+    assert list(DriverSide(str(tmp_path)).waves()) == waves
+
+
+def test_replies_arrive_once(tmp_path: Path) -> None:
+    driver, control = DriverSide(str(tmp_path)), ControlSide(tmp_path)
+    outcome = Outcome(_KEY, 1, AttemptOutcome.NOT_ATTEMPTED)
+    driver.ready(4, ["id"])
+    driver.finished(1, [outcome], 0.5)
+    driver.failed(2, ErrorInfo(ErrorType.PROCESSING, "a worker died"), final=False)
+
+    ready, finished, failed = control.replies()
+
+    assert ready == {"ready": 4, "columns": ["id"]}
+    assert [Outcome.from_json(item) for item in finished["outcomes"]] == [outcome]
+    assert (failed["wave"], failed["final"]) == (2, False)
+    assert control.replies() == []
+
+
+def test_a_line_counts_once_its_newline_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    lines = Lines(path)
+    assert lines.read() == []
+    with path.open("wb") as file:
+        file.write(b'{"a": 1}\n{"a"')
+        file.flush()
+        assert lines.read() == [{"a": 1}]
+        file.write(b": 2}\n")
+        file.flush()
+        assert lines.read() == [{"a": 2}]
