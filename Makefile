@@ -55,7 +55,7 @@ bench-pg: setup postgres java ## A million rows PostgreSQL to PostgreSQL against
 	@$(PY) -m tests.benchmarks.pg_to_pg
 
 docs: setup ## Build the documentation into docs/_build/html
-	@$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@AIRFLOW_HOME=$(CURDIR)/build/docs $(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 lock: ## Write requirements.lock anew: names, versions, hashes

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 
 import pytest
 
 from tests.placement import pytest_collection_modifyitems as pytest_collection_modifyitems
 from tests.services.postgres import PostgresServer
+
+# Airflow reads this once, when it is imported; no test may read or write the user's own.
+_airflow_home = tempfile.TemporaryDirectory(prefix="ckpt-airflow-")
+os.environ["AIRFLOW_HOME"] = _airflow_home.name
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,8 @@ from contextlib import contextmanager, redirect_stdout
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
+import structlog
+
 from airflow_provider_ckpt.cli.output import write_json
 from airflow_provider_ckpt.core.errors import CkptError
 
@@ -77,7 +79,8 @@ def command(table: Table) -> Callable[[Callable[[Namespace], Any]], Callable[[Na
 def _exit(message: str, args: Namespace, status: int = 1) -> NoReturn:
     if args.verbose:
         traceback.print_exc(file=sys.stderr)
-    print("error: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201  # this is what a command does
+    lines = [" ".join(line.split()) for line in message.splitlines()]
+    print("error: " + "; ".join(line for line in lines if line), file=sys.stderr)  # noqa: T201  # this is what a command does
     sys.exit(status)
 
 
@@ -122,5 +125,7 @@ def _log_to_stderr(*, verbose: bool) -> None:
     ours.propagate = False
     ours.setLevel(logging.DEBUG if verbose else logging.INFO)
     if not verbose:
-        for name in (None, "airflow", "airflow.task", "py4j", "alembic"):
+        for name in (None, "airflow", "alembic", "py4j"):
             logging.getLogger(name).setLevel(logging.WARNING)
+        # Airflow's hooks log past the standard library; Spark's own output is among it.
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from argparse import Namespace
-from contextlib import closing
 from typing import Any, TextIO
 
 from airflow_provider_ckpt.cli.command import FailedError, command
@@ -46,8 +45,9 @@ def run(args: Namespace) -> dict[str, Any]:
     pipeline = load(args.file)
     for warning in warnings(pipeline):
         log.warning("%s: %s", args.file, warning)
-    with open_ledger(args.ledger) as ledger, closing(SubmitEngine(pipeline)) as engine:
-        summary = replicate(Setup(pipeline, ledger, resolve_connection, of_this_process()), engine)
+    with open_ledger(args.ledger) as ledger:
+        setup = Setup(pipeline, ledger, resolve_connection, of_this_process())
+        summary = replicate(setup, SubmitEngine(pipeline))
     document: dict[str, Any] = summary.to_json()
     if Route.HOLD in summary.route and pipeline.run.fail_on_hold:
         raise FailedError(

@@ -13,12 +13,22 @@ from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.problems import Path, Problem, problems
 from airflow_provider_ckpt.config.variables import expand
 from airflow_provider_ckpt.core.errors import ConfigError
+
+_NOT_READ = {
+    "commit_strategy": ("commit_timeout_ms", "checkpoint_after_ms", "min_checkpoint_count", "max_checkpoint_count"),
+    "dead_letter_queue": (
+        *("topic", "brokers", "compression"),
+        *("include_original_headers", "include_stack_trace", "header_prefix"),
+    ),
+    "recovery": ("window", "settle_lag"),
+}
+"""Keys of connectors and commands that are not there yet."""
 
 
 def load(path: str | PathLike[str]) -> Pipeline:
@@ -87,13 +97,16 @@ def warnings(pipeline: Pipeline) -> list[str]:
             "error_handling.cache_failure_behavior is kept for compatibility and has no effect: "
             "there are no lookups here"
         )
-    letters = pipeline.dead_letter_queue
-    if (letters.brokers, letters.compression) != (None, "none"):
-        said.append(
-            "dead_letter_queue.brokers and compression concern Kafka and have no effect: "
-            "dead letters are written beside the target"
-        )
-    return said
+    return said + [f"{key} is accepted and has no effect in this version" for key in _without_effect(pipeline)]
+
+
+def _without_effect(pipeline: Pipeline) -> Iterator[str]:
+    """Keys that nothing reads yet and that were given another value than their default."""
+    for name, keys in _NOT_READ.items():
+        part: BaseModel = getattr(pipeline, name)
+        for key in keys:
+            if getattr(part, key) != type(part).model_fields[key].default:
+                yield f"{name}.{key}"
 
 
 def _compose(text: str, name: str) -> yaml.Node:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from airflow_provider_ckpt.config.delivery import (
     CommitStrategy,
@@ -103,8 +103,6 @@ class Transform(Part):
     :param select: output column → expression; all columns unchanged by default
     :param delimiter: of csv
     """
-
-    model_config = ConfigDict(populate_by_name=True)
 
     decode: Literal["json", "csv"] | None = None
     schema_: str | None = Field(default=None, alias="schema")

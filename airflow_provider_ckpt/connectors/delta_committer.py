@@ -18,6 +18,7 @@ from airflow_provider_ckpt.connectors.delta_fence import TRIES, refuse_if_fenced
 from airflow_provider_ckpt.connectors.delta_layout import Layout
 from airflow_provider_ckpt.connectors.delta_receipts import Entry, Receipts
 from airflow_provider_ckpt.connectors.delta_staged import Staged, StagedWave, discard
+from airflow_provider_ckpt.connectors.delta_types import misfit_error, misfits
 from airflow_provider_ckpt.connectors.files_local import io_error, local_path
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
@@ -63,7 +64,7 @@ class DeltaCommitter:
         return wave.outcomes
 
     def _look(self, wave: StagedWave) -> tuple[DeltaTable, int | None]:
-        """A fresh handle on which all receipts are settled and our epoch is not fenced; the head of its receipts."""
+        """A fresh handle, with receipts settled and no newer epoch if anything still waits; and the receipts' head."""
         table = self._open(wave)
         head = table.transaction_version(self._layout.receipts_app)
         found = self._receipts.find(head, {wave[index].key for index in wave.waiting})
@@ -76,7 +77,8 @@ class DeltaCommitter:
                 discard(staged.paths(self._layout.table, letters=not same_attempt))
             wave.receipted(index, entry.receipt, ours=same_attempt and entry.file == staged.name)
         try:
-            refuse_if_fenced(self._layout, table, self._context.epoch)
+            if wave.waiting:
+                refuse_if_fenced(self._layout, table, self._context.epoch)
         except FencedError:
             for staged in wave.waiting.values():  # no receipt, and none can come any more
                 discard(staged.paths(self._layout.table))
@@ -120,8 +122,8 @@ class DeltaCommitter:
         path = self._layout.table / staged.file.name
         if not path.is_file():
             return IoError(f"the staged file {path} is gone.", hint="The batch is sent again.")
-        problems = delta_table.misfits(table, staged.schema)
-        return delta_table.misfit_error(self._layout.table, problems) if problems else None
+        problems = misfits(table, staged.schema)
+        return misfit_error(self._layout.table, problems) if problems else None
 
     def _attempt(self, wave: StagedWave, table: DeltaTable, head: int | None) -> None:
         """One commit of all that waits. Whether it worked, the next look says."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import delta_table
 from airflow_provider_ckpt.connectors.delta_layout import Layout
+from airflow_provider_ckpt.connectors.delta_staged import discard
 from airflow_provider_ckpt.connectors.files_local import io_error, write_durably
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
@@ -61,6 +62,7 @@ def fence(layout: Layout, epoch: int) -> None:
         write_durably(layout.fences / str(epoch), b"")
     except OSError as error:
         raise io_error(error, f"write the fence at {layout.fences}") from error
+    discard(file for file in layout.fences.iterdir() if file.name.isdecimal() and int(file.name) < epoch)
     for _ in range(TRIES):
         table = delta_table.load(layout.table)
         refuse_if_fenced(layout, table, epoch)

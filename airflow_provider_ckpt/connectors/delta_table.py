@@ -1,8 +1,8 @@
-"""The Delta table itself: opening, creating and committing on one handle, and whether rows fit its schema."""
+"""The Delta table itself: opening, creating and committing on one handle, and what its log says of it."""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m|↳")
 _CONSTRAINED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 
 
@@ -47,14 +48,12 @@ def refresh(table: DeltaTable, path: Path) -> DeltaTable | None:
 
 
 def create(path: Path, schema: pa.Schema, transactions: Mapping[str, int]) -> None:
-    """Create an empty table unless there is one; every column may be null."""
-    import pyarrow as pa
+    """Create an empty table unless there is one."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    nullable = pa.schema([field.with_nullable(True).remove_metadata() for field in schema])
     try:
-        DeltaTable.create(path, nullable, mode="error", commit_properties=_properties(transactions, {}))
+        DeltaTable.create(path, schema, mode="error", commit_properties=_properties(transactions, {}))
     except (DeltaError, OSError) as error:
         if load(path) is None:
             raise delta_error(error, f"create the Delta table {path}") from error
@@ -80,29 +79,6 @@ def commit(
         list(actions), "append", table.schema(), commit_properties=_properties(transactions, note)
     )
     _sync_log(path, table.version() + 1)
-
-
-def misfits(table: DeltaTable, schema: pa.Schema) -> list[str]:
-    """How rows of a schema do not fit the table, column by column; empty if they do."""
-    from deltalake import Schema
-
-    has, gets = _types(table.schema()), _types(Schema.from_arrow(schema))
-    problems = [f"{name} is missing ({has[name]})" for name in has if name not in gets]
-    problems += [f"{name} is not in the table ({gets[name]})" for name in gets if name not in has]
-    problems += [
-        f"{name} is {gets[name]}, the table's is {has[name]}"
-        for name in gets
-        if has.get(name, gets[name]) != gets[name]
-    ]
-    return problems
-
-
-def misfit_error(path: Path, problems: Sequence[str]) -> ConfigError:
-    """What to raise or report when rows do not fit."""
-    return ConfigError(
-        f"the rows do not fit the Delta table {path}: {'; '.join(problems)}.",
-        hint="Correct transform.select, or write to a new table.",
-    )
 
 
 def required(table: DeltaTable) -> list[str]:
@@ -136,12 +112,12 @@ def delta_error(error: Exception, doing: str) -> CkptError:
     if isinstance(error, OSError):
         if error.errno is not None:
             return io_error(error, doing)
-        return IoError(f"cannot {doing}: {_first_line(error)}.", whole="No space left" in str(error))
-    return SinkError(f"cannot {doing}: {_first_line(error)}.", recoverable=True)
+        return IoError(f"cannot {doing}: {_plain(error)}.", whole="No space left" in str(error))
+    return SinkError(f"cannot {doing}: {_plain(error)}.", recoverable=True)
 
 
-def _first_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _plain(error: Exception) -> str:
+    return " ".join(_COLOURS.sub("", str(error)).split()).rstrip(".")
 
 
 def _properties(transactions: Mapping[str, int], note: Mapping[str, Any]) -> CommitProperties:
@@ -152,24 +128,6 @@ def _properties(transactions: Mapping[str, int], note: Mapping[str, Any]) -> Com
         max_commit_retries=0,
         app_transactions=[Transaction(app, version) for app, version in transactions.items()],
     )
-
-
-def _types(schema: Any) -> dict[str, str]:
-    fields = json.loads(schema.to_json())["fields"]
-    return {field["name"]: _type(field["type"]) for field in fields}
-
-
-def _type(kind: Any) -> str:
-    """A Delta type without what readers may differ in: nullability and metadata."""
-    if isinstance(kind, str):
-        return kind
-    match kind["type"]:
-        case "struct":
-            return "struct<" + ", ".join(f"{f['name']}: {_type(f['type'])}" for f in kind["fields"]) + ">"
-        case "array":
-            return f"array<{_type(kind['elementType'])}>"
-        case _:
-            return f"map<{_type(kind['keyType'])}, {_type(kind['valueType'])}>"
 
 
 def _sync_log(path: Path, version: int) -> None:

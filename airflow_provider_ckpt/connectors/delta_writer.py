@@ -22,6 +22,7 @@ from airflow_provider_ckpt.connectors.delta_layout import Layout
 from airflow_provider_ckpt.connectors.delta_receipts import Receipts
 from airflow_provider_ckpt.connectors.delta_staged import DataFile, Staged, discard, schema_text
 from airflow_provider_ckpt.connectors.delta_stats import statistics
+from airflow_provider_ckpt.connectors.delta_types import for_delta, misfit_error, misfits
 from airflow_provider_ckpt.connectors.files_local import (
     io_error,
     local_path,
@@ -99,11 +100,11 @@ class DeltaWriter:
         return self._table
 
     def _stage(self, task: BatchTask, content: Content, table: DeltaTable | None) -> Outcome:
-        rows, letters = content.rows, list(content.letters)
+        rows, letters = for_delta(content.rows), list(content.letters)
         if table is not None and rows.num_rows:
-            problems = delta_table.misfits(table, rows.schema.remove(rows.schema.get_field_index(POSITION)))
+            problems = misfits(table, rows.schema.remove(rows.schema.get_field_index(POSITION)))
             if problems:
-                raise delta_table.misfit_error(self._layout.table, problems)
+                raise misfit_error(self._layout.table, problems)
             errors = _nulls(rows, delta_table.required(table))
             if errors:
                 rows = _without(rows, errors)

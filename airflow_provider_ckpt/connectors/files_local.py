@@ -49,7 +49,9 @@ def io_error(error: OSError, doing: str) -> IoError:
     :param doing: what was being done, to what, as in ``write /data/x``
     """
     hint = "Free some space, then run again; nothing was lost." if error.errno in _FULL else None
-    return IoError(f"cannot {doing}: {error.strerror or error}.", whole=error.errno in _WHOLE, hint=hint)
+    return IoError(
+        f"cannot {doing}: {os.strerror(error.errno) if error.errno else error}.", whole=error.errno in _WHOLE, hint=hint
+    )
 
 
 def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:

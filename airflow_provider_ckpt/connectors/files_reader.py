@@ -82,10 +82,16 @@ class FilesReader:
         if size:
             import numpy as np
 
-            yield from self._records(b"".join(pending), np.array([size]), at, segment)
+            yield from self._records(b"".join(pending), np.array([size]), at, segment, ended=False)
 
-    def _records(self, data: bytes, ends: Offsets, at: int, segment: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of the records that end at ``ends``; ``data`` is the file's bytes from ``at`` on."""
+    def _records(
+        self, data: bytes, ends: Offsets, at: int, segment: Mapping[str, Any], *, ended: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of the records that end at ``ends``.
+
+        :param data: the file's bytes from ``at`` on
+        :param ended: whether each record ends with a newline; the file's last one may not
+        """
         import numpy as np
         import pyarrow as pa
 
@@ -93,7 +99,7 @@ class FilesReader:
         starts = np.concatenate(([0], ends[:-1]))
         keep = np.ones(len(raw), np.bool_)
         lengths = ends - starts
-        newline = raw[ends - 1] == 0x0A
+        newline = np.full(len(ends), ended)
         lengths -= newline
         keep[ends[newline] - 1] = False
         returned = newline & (lengths > 0) & (raw[np.maximum(ends - 2, 0)] == 0x0D)

@@ -1,8 +1,8 @@
 """The closed bound: the position before which nothing new can appear in a table any more.
 
-A candidate is noted (one past the greatest cursor value) and after it the transactions then running. Whoever drew a smaller
-value was running by then; once they have ended, nothing can appear below the candidate. A candidate that did not
-close in time is kept for the next planning, as JSON.
+A candidate is noted (one past the greatest cursor value) and after it the transactions then running. Whoever drew a
+smaller value was running by then; once they have ended, nothing can appear below the candidate. A candidate that
+did not close in time is kept for the next planning, as JSON.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ _RUNNING = """
 SELECT DISTINCT l.virtualtransaction
 FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'virtualxid' AND l.pid <> pg_catalog.pg_backend_pid() AND a.datname = pg_catalog.current_database()
-  AND a.backend_type NOT IN ('autovacuum worker', 'parallel worker', 'walsender')
+  AND coalesce(a.backend_type, '') NOT IN ('autovacuum worker', 'parallel worker', 'walsender')
+  AND NOT (a.backend_type IS NULL AND a.usesysid IS NULL)
 """
+"""Of another user's session only database and user are visible without rights; one without a user is autovacuum's."""
+
 _PREPARED = """
 SELECT transaction::text || ' ' || gid FROM pg_catalog.pg_prepared_xacts
 WHERE database = pg_catalog.current_database()

@@ -1,4 +1,4 @@
-"""What the PostgreSQL source and sink share: quoting, connection strings, opening connections, and errors by SQLSTATE."""
+"""What the PostgreSQL source and sink share: quoting, connection strings, connections, and errors by SQLSTATE."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorInfo, ErrorType, SinkError, SourceError
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as PsycopgConnection
+    from psycopg2 import extensions
 
 _LIBPQ = frozenset(
     {
@@ -121,7 +121,7 @@ def require(connection: Connection | None, what: str) -> Connection:
 
 def open_psycopg(
     connection: Connection, application: str, kind: ErrorType, settings: dict[str, str] | None = None
-) -> PsycopgConnection:
+) -> extensions.connection:
     """A psycopg2 connection in autocommit mode, for the controlling half.
 
     :param kind: ``Source`` or ``Sink``: whose error it is when that fails
@@ -184,7 +184,7 @@ def error_info(error: Exception, kind: ErrorType, doing: str = "", *, lost: bool
     """
     state = sqlstate_of(error)
     text = f"{doing}: {says(error)}" if doing else says(error)
-    if lost or state is None and _is_lost(error):
+    if lost or (state is None and _is_lost(error)):
         return ErrorInfo(kind, f"{text} (the connection was lost)", True, state or "08006", whole=True)
     if state is None:
         return ErrorInfo(kind, text)

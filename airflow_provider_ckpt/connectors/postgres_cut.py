@@ -1,7 +1,7 @@
 """Cuts a stretch of a PostgreSQL table into batches by counting rows along the cursor's index.
 
-With an index that leads with the cursor, each boundary is found by skipping N entries of it; without one, one pass numbers
-the rows. Rows of equal cursor value stay together.
+With an index that leads with the cursor, each boundary is found by skipping N entries of it; without one, one pass
+numbers the rows. Rows of equal cursor value stay together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _INDEX = """
 SELECT EXISTS (
     SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
     JOIN pg_catalog.pg_am am ON am.oid = c.relam
-    WHERE i.indrelid = {0}::oid AND i.indkey[0] = {1}::int AND i.indisvalid AND i.indpred IS NULL AND am.amname = 'btree'
+    WHERE i.indrelid = {0}::oid AND i.indkey[0] = {1}::int
+      AND i.indisvalid AND i.indpred IS NULL AND am.amname = 'btree'
 )
 """
 _SIZE = """

@@ -95,7 +95,8 @@ class PostgresReader:
         planned = task.detail.get("oid")
         if self._table is None or planned not in (None, self._table.oid):
             raise SourceError(
-                f"table {self._table_name} is not the one that batch {task.key} was planned for: it was dropped or recreated.",
+                f"table {self._table_name} is not the one that the batch was planned for: it was dropped or recreated.",
+                batch=str(task.key),
                 hint="Declare a pipeline of a new name for the new table, or rewind this one.",
             )
         return self._table

@@ -37,7 +37,8 @@ _SEQUENCE_CACHE = """
 SELECT s.seqrelid::regclass::text, s.seqcache FROM pg_catalog.pg_sequence s
 WHERE s.seqcache > 1 AND s.seqrelid IN (
     SELECT objid FROM pg_catalog.pg_depend
-    WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = {0}::oid AND refobjsubid = {1}::int
+    WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
+      AND refobjid = {0}::oid AND refobjsubid = {1}::int
   UNION ALL
     SELECT d.refobjid FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_attrdef a ON a.oid = d.objid
     WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
@@ -83,7 +84,7 @@ class PostgresSource:
             system, database = fetch(_IDENTITY, [])[0]
             return [SourcePartition(table.label, f"{system}/{database}/{table.oid}")]
 
-    def start(self, partition: str, start_from: str | int) -> int:
+    def start(self, partition: str, start_from: str | int) -> int:  # noqa: ARG002 - the table is the only partition
         """The base: a position as it stands, one past the greatest for ``latest``, and for ``earliest`` 0 or, where the
         table reaches below it, its smallest position (a smaller one than is visible now may still be committed)."""
         if isinstance(start_from, int):
@@ -127,7 +128,7 @@ class PostgresSource:
                 more = more or cut.more
             return replace(plan, batches=batches, more=more)
 
-    def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
+    def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
         """The same tasks, each naming the table by its oid, so that a reader refuses a recreated one."""
         with self._session() as fetch:
             oid = self._table(fetch).oid
@@ -158,7 +159,7 @@ class PostgresSource:
             raise ConfigError(
                 f"source table {self._name} does not exist in connection {self._connection.id!r}.",
                 pipeline=self._pipeline,
-                hint="Check source.table (schema.table, in the letter case of the database) and the connection's database.",
+                hint="Check source.table (schema.table, in the database's letter case) and the connection's database.",
             )
         if table.kind not in _KINDS:
             raise ConfigError(
@@ -171,7 +172,7 @@ class PostgresSource:
                 pipeline=self._pipeline,
                 hint=f"Its columns are: {', '.join(table.by_name)}.",
             )
-        if table.by_name[self._cursor].base_type not in CursorKind:
+        if table.by_name[self._cursor].base_type not in tuple(CursorKind):
             raise ConfigError(
                 f"cursor {self._cursor} of {table.label} has type {table.by_name[self._cursor].type_sql}.",
                 pipeline=self._pipeline,
@@ -194,7 +195,7 @@ class PostgresSource:
         standby, readable = fetch(_MINE, [table.oid])[0]
         if standby:
             raise ConfigError(
-                f"the server of connection {self._connection.id!r} is a standby, where running transactions cannot be seen.",
+                f"the server of connection {self._connection.id!r} is a standby, which hides running transactions.",
                 pipeline=self._pipeline,
                 hint="Name a connection to the primary.",
             )
@@ -208,8 +209,8 @@ class PostgresSource:
         cached = fetch(_SEQUENCE_CACHE, [table.oid, column.number])
         if cached:
             raise ConfigError(
-                f"sequence {cached[0][0]} fills cursor {self._cursor} of {table.label} and hands out {cached[0][1]} values "
-                "a session at a time, so that smaller values can appear after greater ones.",
+                f"sequence {cached[0][0]} fills cursor {self._cursor} of {table.label} and hands out "
+                f"{cached[0][1]} values at a time to each session, so that smaller ones can appear after greater ones.",
                 pipeline=self._pipeline,
                 hint=f"ALTER SEQUENCE {cached[0][0]} CACHE 1, or choose another cursor.",
             )
@@ -223,7 +224,7 @@ class PostgresSource:
             raise ConfigError(
                 f"cursor {self._cursor} of {table.label} is NULL in some rows, which therefore have no position.",
                 pipeline=self._pipeline,
-                hint=f"Fill them and ALTER TABLE {table.sql} ALTER COLUMN {name} SET NOT NULL, or choose another cursor.",
+                hint=f"Fill them, then ALTER TABLE {table.sql} ALTER {name} SET NOT NULL, or choose another cursor.",
             )
 
     def _close(self, fetch: Fetch, table: Table, request: PlanRequest) -> Plan:

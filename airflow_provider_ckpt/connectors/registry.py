@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 _SOURCES = {
-    "files": ("files_source", "FilesSource", "FilesReader"),
-    "postgres": ("postgres_source", "PostgresSource", "PostgresReader"),
+    "files": ("files_source", "FilesSource"),
+    "postgres": ("postgres_source", "PostgresSource"),
+}
+_READERS = {
+    "files": ("files_reader", "FilesReader"),
+    "postgres": ("postgres_reader", "PostgresReader"),
 }
 _SINKS = {
     "postgres": ("postgres_sink", "PostgresSink"),
@@ -40,14 +44,12 @@ def _load(module: str, name: str) -> Any:
 
 def open_source(pipeline: Pipeline, connection: Connection | None) -> Source:
     """The planning half of the pipeline's source."""
-    module, source, _ = _SOURCES[pipeline.source.type]
-    return cast("Source", _load(module, source)(pipeline, connection))
+    return cast("Source", _load(*_SOURCES[pipeline.source.type])(pipeline, connection))
 
 
 def open_reader(pipeline: Pipeline, connection: Connection | None, shape: Shape) -> Reader:
     """The reading half of the pipeline's source."""
-    module, _, reader = _SOURCES[pipeline.source.type]
-    return cast("Reader", _load(module, reader)(pipeline, connection, shape))
+    return cast("Reader", _load(*_READERS[pipeline.source.type])(pipeline, connection, shape))
 
 
 def open_sink(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Sink:

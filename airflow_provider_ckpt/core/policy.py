@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from airflow_provider_ckpt.core.batch import Batch
+from airflow_provider_ckpt.core.batch import Batch, Instruction
 from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, default_action
 
 _HALT_AT_LAST = frozenset({ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE})
@@ -109,7 +109,8 @@ def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, uni
     """What happens to a batch whose lane reported a failure (semantics, section 7).
 
     An error that halts by default, and that the pipeline has retried instead, halts when its attempts are used up: an
-    override never ends in a drop.
+    override never ends in a drop. A batch that is given up already cannot be given up further: when claiming its
+    verdict fails for good, the run halts.
 
     :param batch: as it stood while the attempt was open; its counters do not yet include this failure
     :param unit: a random number in [-1, 1] for the jitter
@@ -119,8 +120,9 @@ def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, uni
         return FailRun() if error.whole else Halt()
     if error.whole:
         return FailRun()
+    give_up = Reject() if batch.instruction is Instruction.DELIVER else Halt()
     if action in (Action.DEAD_LETTER, Action.SKIP_AND_LOG):
-        return Reject()
+        return give_up
     retry = policy.retry
     not_before = now + retry.delay(batch.finished + 1, unit)
     if batch.failures + 1 < retry.max_attempts:
@@ -132,7 +134,7 @@ def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, uni
     if retry.on_exhausted is OnExhausted.HOLD:
         return Hold()
     if retry.on_exhausted is OnExhausted.DLQ and policy.dead_letters:
-        return Reject()
+        return give_up
     return FailRun()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 
 _PAUSE = 0.03
 _STOP_SECONDS = 20.0
-_TAIL_LINES = 12
+_TELLING = re.compile(r"(Error|Exception|ERROR)\b.*: ")
 _LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -227,10 +228,10 @@ def _driver() -> Path:
 
 def _reason(error: BaseException | None, hook: SparkSubmitHook | None) -> str:
     """Why Spark ended: what it printed last, on one line."""
-    lines = [str(line) for line in getattr(hook, "_last_submit_log_lines", ())][-_TAIL_LINES:]
-    telling = [line for line in lines if "rror" in line or "xception" in line] or lines[-1:]
+    lines = [str(line).strip(" :") for line in getattr(hook, "_last_submit_log_lines", ())]
+    telling = [line for line in lines if _TELLING.search(line) and not line.startswith("at ")] or lines[-1:]
     if telling:
-        return telling[0].strip()
+        return telling[-1]
     return str(error).splitlines()[0] if error else "it said nothing"
 
 

@@ -1,7 +1,7 @@
-"""Opens the ledger's database: PostgreSQL by psycopg2, or an existing SQLite file; a driver's error becomes one clear line.
+"""Opens the ledger's database, PostgreSQL or an existing SQLite file; a driver's error becomes one clear line.
 
-SQLite runs in WAL mode with ``synchronous=FULL``. A command begins with ``BEGIN IMMEDIATE``, so that processes queue for the
-write lock instead of failing halfway; a read takes a snapshot and blocks nobody.
+SQLite runs in WAL mode with ``synchronous=FULL``. A command begins with ``BEGIN IMMEDIATE``, so that processes queue
+for the write lock instead of failing halfway; a read takes a snapshot and blocks nobody.
 """
 
 from __future__ import annotations

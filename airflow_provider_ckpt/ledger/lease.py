@@ -35,7 +35,7 @@ class Held:
     expires_at: datetime
 
 
-def nobody_is_dead(owner: str) -> bool:
+def nobody_is_dead(_owner: str) -> bool:
     """Knows of no owner's death; only time frees a lease."""
     return False
 

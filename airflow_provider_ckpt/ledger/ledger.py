@@ -1,4 +1,4 @@
-"""The ledger's face: opens an existing one, and offers every command as one transaction and every read as one snapshot."""
+"""The ledger's face: opens an existing one; every command is one transaction, every read one snapshot."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 class Ledger:
     """One ledger database; see :meth:`open`.
 
-    Every command takes a lease, locks its row and checks the epoch under that lock: it raises :class:`StaleEpochError`
-    once a newer epoch was granted, and stores nothing. Any trouble with the database is a :class:`LedgerUnavailableError`.
+    Every command takes a lease, locks its row and checks the epoch under that lock: it raises
+    :class:`StaleEpochError` once a newer epoch was granted, and stores nothing. Any trouble with the database is a
+    :class:`LedgerUnavailableError`.
     """
 
     def __init__(self, engine: sa.Engine, place: str, ledger_id: str) -> None:
@@ -170,11 +171,12 @@ class Ledger:
     def reconcile(self, lease: Lease, receipts: Iterable[Receipt], *, now: datetime) -> Reconciliation:
         """Make the ledger agree with the sink's receipts, then fence what older epochs left open.
 
-        :param receipts: read after the sink was fenced
+        :param receipts: read after the sink was fenced; all of them are read before the transaction begins
         :raises LedgerStateError: if they speak of a partition or generation that the ledger does not know
         """
+        found = list(receipts)
         with self._command(lease, now) as work:
-            return reconciling.reconcile(work, receipts)
+            return reconciling.reconcile(work, found)
 
     def settle(
         self,

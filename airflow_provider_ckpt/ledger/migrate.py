@@ -1,6 +1,6 @@
 """Brings a ledger to a revision with Alembic, and checks that one is where this code needs it.
 
-Alembic's version table is our own, so the ledger may share a database with anything. Only migration makes a SQLite file.
+Alembic's version table is our own, so the ledger may share a database with anything. Only migration makes a file.
 """
 
 from __future__ import annotations

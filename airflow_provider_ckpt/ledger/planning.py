@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -46,9 +45,9 @@ def start_partitions(work: Work, partitions: Mapping[SourcePartition, int]) -> N
             )
         elif known.identity != source.identity:
             raise SourceError(
-                f"partition {source.id!r} is not the one that this pipeline was started on: it was {known.identity}, and is "
-                f"{source.identity} now. The source was recreated or points somewhere else, so its positions mean other "
-                "records.",
+                f"partition {source.id!r} is not the one that this pipeline was started on: it was {known.identity}, "
+                f"and is {source.identity} now. The source was recreated or points somewhere else, so its positions "
+                "mean other records.",
                 pipeline=work.lease.pipeline,
                 position=known.partition.committed,
                 hint="Point the pipeline at the old source again, or give it a new name to start from the beginning.",
@@ -119,7 +118,8 @@ def _add_files(work: Work, files: Sequence[SourceFile]) -> None:
     for file in files:
         if (file.ordinal, file.base) != (ordinal, base):
             raise LedgerStateError(
-                f"file {file.path} was found as number {file.ordinal} at {file.base}, but number {ordinal} at {base} is next.",
+                f"file {file.path} was found as number {file.ordinal} at {file.base}, but number {ordinal} at {base} "
+                "is next.",
                 pipeline=pipeline,
                 hint="Another run has discovered files meanwhile; run again.",
             )

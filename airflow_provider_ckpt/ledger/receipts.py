@@ -1,4 +1,4 @@
-"""Range receipts: what the checkpoint has passed, merged, so that the ledger's size follows the gaps and not the batches."""
+"""Range receipts: what the checkpoint has passed, merged, so that the ledger's size follows gaps, not batches."""
 
 from __future__ import annotations
 

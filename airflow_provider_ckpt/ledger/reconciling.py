@@ -1,14 +1,15 @@
 """The command with which a run begins: make the ledger agree with the sink's receipts (semantics, section 4.3 and 4.4).
 
-Call it after the sink was fenced: the receipts are final then, and an attempt of an older epoch that has none never will.
+Call it after the sink was fenced: the receipts are final then, and an older epoch's attempt without one never gets one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Receipt
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, BatchState, Receipt
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.partition import Event
 from airflow_provider_ckpt.ledger import receipts as ranges
 from airflow_provider_ckpt.ledger import settling, trail
 from airflow_provider_ckpt.ledger.records import Reconciliation
@@ -18,7 +19,7 @@ from airflow_provider_ckpt.ledger.work import Work
 def reconcile(work: Work, receipts: Iterable[Receipt]) -> Reconciliation:
     """Acknowledge known receipts, import the others, then fence what older epochs left open.
 
-    :raises LedgerStateError: if the sink holds receipts of a partition or a newer generation that the ledger does not know
+    :raises LedgerStateError: if a receipt is of a partition or a newer generation that the ledger does not know
     """
     result = Reconciliation()
     strangers: list[Receipt] = []
@@ -30,19 +31,11 @@ def reconcile(work: Work, receipts: Iterable[Receipt]) -> Reconciliation:
         elif settling.take(work, receipt):
             result.acked.append(receipt)
     for receipt in strangers:
-        item = work.item(receipt.key.partition)
-        for batch in list(item.partition.in_flight.values()):
-            if batch.range.overlaps(receipt.range):
-                work.ended(batch.key, AttemptOutcome.FENCED)
-        work.events += item.partition.import_receipt(receipt, advance=False)
+        work.events += work.partition(receipt.key).import_receipt(receipt, advance=False)
         result.imported.append(receipt)
-    for partition in settling.open_partitions(work):
-        for seq, batch in partition.in_flight.items():
-            if batch.epoch is not None and batch.epoch < work.lease.epoch:
-                work.events += partition.fence(partition.sending(seq))[1]
-                work.ended(batch.key, AttemptOutcome.FENCED)
-                result.fenced.append(batch.key)
+    result.fenced.extend(_fence(work))
     work.advance()
+    _give_up_unconfirmed(work)
     news = [*result.acked, *result.imported]
     ranges.index_letters(
         work.connection, work.lease.pipeline, ((receipt, {}) for receipt in news if receipt.counts.dead_lettered)
@@ -59,13 +52,34 @@ def reconcile(work: Work, receipts: Iterable[Receipt]) -> Reconciliation:
     return result
 
 
+def _fence(work: Work) -> list[BatchKey]:
+    """Put back to planned what older epochs left open."""
+    fenced = []
+    for partition in settling.open_partitions(work):
+        for seq, batch in partition.in_flight.items():
+            if batch.epoch is not None and batch.epoch < work.lease.epoch:
+                work.events += partition.fence(partition.sending(seq))[1]
+                work.ended(batch.key, AttemptOutcome.FENCED)
+                fenced.append(batch.key)
+    return fenced
+
+
+def _give_up_unconfirmed(work: Work) -> None:
+    """Stop waiting to hear of what older epochs sent at most once: whether it arrived will never be known."""
+    for item in work.changing:
+        for seq, batch in list(item.unconfirmed.items()):
+            if batch.epoch is not None and batch.epoch < work.lease.epoch:
+                item.merged.append(item.unconfirmed.pop(seq))
+                work.events.append(Event("unconfirmed", batch.key.partition, batch.key.generation, seq))
+
+
 def _foreign(work: Work, receipt: Receipt) -> bool:
     """Whether a receipt belongs to a generation that a rewind has ended."""
     current = work.item(receipt.key.partition).partition.generation
     if receipt.key.generation > current:
         raise LedgerStateError(
-            f"the sink holds a receipt of generation {receipt.key.generation}, and this ledger knows {current} only: it is "
-            "older than the newest rewind.",
+            f"the sink holds a receipt of generation {receipt.key.generation}, and this ledger knows {current} only: "
+            "it is older than the newest rewind.",
             pipeline=work.lease.pipeline,
             batch=str(receipt.key),
             hint="Restore a newer copy of the ledger, or rewind the pipeline again.",

@@ -36,12 +36,20 @@ class PartitionRecord:
     :param identity: names the very thing that it was started on
     :param state: what the source wants to be told at the next planning
     :param bound: the newest closed bound that planning noted, where the source has one
+    :param unconfirmed: where the first batch starts that was sent at most once and not heard of since, if there is one
     """
 
     partition: Partition
     identity: str
     state: Mapping[str, Any]
     bound: int | None = None
+    unconfirmed: int | None = None
+
+    @property
+    def after(self) -> int:
+        """The sink's receipts that end beyond this position may be news."""
+        committed = self.partition.committed
+        return committed if self.unconfirmed is None else min(committed, self.unconfirmed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,7 @@ class RangeReceipt:
 
 
 def merge_receipts(receipts: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-    """The same receipts of one partition and generation as few as possible: touching and overlapping ones become one."""
+    """The receipts of one partition and generation, as few as possible: touching and overlapping ones become one."""
     groups: list[list[RangeReceipt]] = []
     end = 0
     for item in sorted(receipts, key=lambda receipt: receipt.range):

@@ -39,15 +39,23 @@ _INSTRUCTIONS = {instruction.value: instruction for instruction in Instruction}
 
 def batch_from(row: Any) -> Batch:
     """The batch that a row of :data:`BATCH_COLUMNS` holds."""
-    generation, partition, seq, start, end, state, records, instruction, *rest = row
-    *numbers, error, receipt = rest
+    generation, partition, seq, start, end, state, records, instruction, *numbers, cancelled, error, receipt = row
+    attempts, failures, finished, tries, deaths, alone, not_before, epoch = numbers
     return Batch(
         BatchKey(generation, partition, seq),
         Range(start, end),
         _STATES[state],
         records,
         _INSTRUCTIONS[instruction],
-        *numbers,
+        attempts,
+        failures,
+        finished,
+        tries,
+        deaths,
+        alone,
+        not_before,
+        epoch,
+        cancelled,
         ErrorInfo.from_json(error) if error is not None else None,
         Receipt.from_json(receipt) if receipt is not None else None,
     )

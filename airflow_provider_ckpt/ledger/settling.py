@@ -36,13 +36,12 @@ def take(work: Work, receipt: Receipt) -> bool:
 
     A receipt whose range is not the batch's is imported: the sink is right, and what stays uncovered is planned again.
     """
-    item = work.stored.get(receipt.key.partition)
-    if item is not None and item.confirm(receipt):
+    item = work.item(receipt.key.partition)
+    if item.confirm(receipt):
         return True
-    partition = work.partition(receipt.key)
-    batch = partition.batches.get(receipt.key.seq)
+    partition = item.partition
+    batch = partition.batches.get(receipt.key.seq) if receipt.key.generation == partition.generation else None
     if batch is not None and batch.begun and batch.range != receipt.range and batch.receipt is None:
-        work.ended(receipt.key, AttemptOutcome.FENCED)
         work.events += partition.import_receipt(receipt, advance=False)
         return True
     events = partition.ack(receipt, advance=False)
@@ -124,8 +123,8 @@ def lost(
 ) -> Settlement:
     """Account for a wave that Spark did not live to report (semantics, section 7, isolation).
 
-    Of each lane the first batch without a receipt may have been the killer: it runs alone next time, and one that did run
-    alone has died once more. The rest of the lane is abandoned.
+    Of each lane the first batch without a receipt may have been the killer: it runs alone next time, and one that did
+    run alone has died once more. The rest of the lane is abandoned.
 
     :param alone: whether the wave was one batch running alone
     :param limit: at so many deaths the batch is held

@@ -1,5 +1,7 @@
-"""Loads partitions as the core's pure state, and writes back what a command changed, in a number of statements that does
-not depend on the number of batches."""
+"""Loads partitions as the core's pure state, and writes back what a command changed.
+
+The number of statements does not depend on the number of batches.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ class Stored:
     @property
     def record(self) -> PartitionRecord:
         """The same, for callers outside the ledger."""
-        return PartitionRecord(self.partition, self.identity, self.state, self.bound)
+        first = min((batch.range.start for batch in self.unconfirmed.values()), default=None)
+        return PartitionRecord(self.partition, self.identity, self.state, self.bound, first)
 
     def confirm(self, receipt: Receipt) -> bool:
         """Resolve a batch that was sent at most once, now that its receipt is known; says whether there was one."""
@@ -98,8 +101,9 @@ def load(
     query = sa.select(*BATCH_COLUMNS).where(_B.pipeline == pipeline)
     if batches_of is not None:
         query = query.where(_B.partition.in_(sorted(set(batches_of))))
-    for row in connection.execute(query.order_by(_B.generation, _B.partition, _B.seq)):
-        _place(stored[row[1]], batch_from(row))
+    for columns in connection.execute(query.order_by(_B.generation, _B.partition, _B.seq)):
+        batch = batch_from(columns)
+        _place(stored[batch.key.partition], batch)
     return stored
 
 

@@ -23,7 +23,7 @@ class UtcTime(sa.TypeDecorator[datetime]):
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, _: Dialect) -> datetime | None:
         """Aware in, UTC out."""
         if value is None:
             return None
@@ -31,7 +31,7 @@ class UtcTime(sa.TypeDecorator[datetime]):
             raise ValueError("a time in the ledger must know its zone")
         return value.astimezone(UTC)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | None, _: Dialect) -> datetime | None:
         """UTC, aware."""
         if value is None:
             return None

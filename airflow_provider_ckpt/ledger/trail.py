@@ -1,7 +1,7 @@
 """The audit trail: what the core reports of each transition, reduced to the rows worth keeping for good.
 
-What happens to every batch of every run (planned, begun, delivered, not attempted) becomes one summary a command, so that
-the trail grows with runs and not with batches; what a person will ask about keeps a row of its own.
+What happens to every batch of every run (planned, begun, delivered, not attempted) becomes one summary a command, so
+that the trail grows with runs and not with batches; what a person will ask about keeps a row of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.partition import Event
 from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.ledger.records import Lease
 
-_QUIET = frozenset({"planned", "begun", "acked", "not_attempted"})
+_QUIET = frozenset({"planned", "begun", "acked", "ack_duplicate", "not_attempted"})
 _OWN_VERDICTS = {Verdict.REJECTED.value: "rejected", Verdict.VOID.value: "skipped"}
 
 

@@ -1,4 +1,4 @@
-"""One command's unit of work: lock the lease and check the epoch, load the pure state, and write the difference at the end."""
+"""One command's unit of work: lock the lease, check the epoch, load the pure state, write the difference."""
 
 from __future__ import annotations
 

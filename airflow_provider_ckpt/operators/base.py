@@ -83,17 +83,12 @@ class CkptOperator(BaseOperator):
         except CkptError as error:
             raise airflow_error(error) from error
 
-    @contextmanager
-    def open_engine(self, pipeline: Pipeline) -> Iterator[SubmitEngine]:
+    def make_engine(self, pipeline: Pipeline) -> SubmitEngine:
         """The engine that runs Spark; nothing is started before its first wave. ``on_kill`` stops it."""
         from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
 
         self._engine = SubmitEngine(pipeline)
-        try:
-            yield self._engine
-        finally:
-            engine, self._engine = self._engine, None
-            engine.close()
+        return self._engine
 
 
 def airflow_error(error: CkptError) -> AirflowException:

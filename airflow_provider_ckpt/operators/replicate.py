@@ -27,8 +27,9 @@ class CkptReplicateOperator(CkptOperator):
         """Run it."""
         from airflow_provider_ckpt.replication.run import replicate
 
-        with self.setup_run(context) as setup, self.open_engine(setup.pipeline) as engine:
-            document = hand_over(context, replicate(setup, engine).to_json())
+        with self.setup_run(context) as setup:
+            summary = replicate(setup, self.make_engine(setup.pipeline))
+            document = hand_over(context, summary.to_json())
             if Route.HOLD in document["route"] and setup.pipeline.run.fail_on_hold:
                 raise AirflowFailException(held_message(setup.pipeline.name, document))
         return document

@@ -34,21 +34,20 @@ class CkptRetryOperator(CkptStepOperator, BranchMixIn):
         self.branches = branches
         self.deferrable = deferrable
 
-    def execute(self, context: Context) -> Any:
+    def execute(self, context: Context) -> dict[str, Any]:
         """Run it."""
         return self._pass(context, self.previous(context))
 
-    def resume(self, context: Context, event: Any, before: dict[str, Any]) -> Any:
+    def resume(self, context: Context, event: Any, before: dict[str, Any]) -> dict[str, Any]:
         """Go on after the triggerer has waited for the next round."""
         del event
         return self._pass(context, before)
 
-    def _pass(self, context: Context, before: dict[str, Any]) -> Any:
+    def _pass(self, context: Context, before: dict[str, Any]) -> dict[str, Any]:
         due: datetime | None = None
         with self.carry_on(context, before) as (setup, run):
             if not self._is_early(run.next_due()):
-                with self.open_engine(setup.pipeline) as engine:
-                    run.execute(engine, rounds=not self.deferrable)
+                run.execute(self.make_engine(setup.pipeline), rounds=not self.deferrable, plan_on=False)
                 run.settle()
             if self.deferrable:
                 due = run.next_due()
@@ -66,8 +65,9 @@ class CkptRetryOperator(CkptStepOperator, BranchMixIn):
         self.log.info("the next round is due at %s", due.isoformat(timespec="seconds"))
         self.defer(trigger=DateTimeTrigger(moment=due), method_name="resume", kwargs={"before": handed})
 
-    def _branch(self, context: Context, handed: dict[str, Any]) -> Any:
+    def _branch(self, context: Context, handed: dict[str, Any]) -> dict[str, Any]:
         chosen = [Route(name) for name in handed["summary"]["route"]]
         if Route.RETRY in chosen:
             self.log.warning("The time budget is over; what still waits for another round is left to the next run.")
-        return self.do_branch(context, [self.branches[route] for route in chosen if route is not Route.RETRY])
+        self.do_branch(context, [self.branches[route] for route in chosen if route is not Route.RETRY])
+        return handed

@@ -27,10 +27,11 @@ class CkptRouteOperator(CkptStepOperator, BranchMixIn):
         super().__init__(**kwargs)
         self.branches = branches
 
-    def execute(self, context: Context) -> Any:
+    def execute(self, context: Context) -> dict[str, Any]:
         """Run it."""
         before = self.previous(context)
         chosen = [Route(name) for name in before["summary"]["route"]]
         with self.carry_on(context, before) as (_, run):
-            self.report(context, run, before, release=Route.RETRY not in chosen)
-        return self.do_branch(context, [self.branches[route] for route in chosen])
+            handed = self.report(context, run, before, release=Route.RETRY not in chosen)
+        self.do_branch(context, [self.branches[route] for route in chosen])
+        return handed

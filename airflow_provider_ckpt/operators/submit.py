@@ -20,6 +20,6 @@ class CkptSubmitOperator(CkptStepOperator):
         before = self.previous(context)
         if not before["planned"]:
             raise AirflowSkipException("Nothing is new: no Spark is started.")
-        with self.carry_on(context, before) as (setup, run), self.open_engine(setup.pipeline) as engine:
-            run.execute(engine, rounds=False)
+        with self.carry_on(context, before) as (setup, run):
+            run.execute(self.make_engine(setup.pipeline), rounds=False)
             return self.report(context, run, before)

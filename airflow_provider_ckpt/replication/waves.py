@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, EngineError, ErrorInfo
 from airflow_provider_ckpt.core.policy import Retry
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave, pack
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FIRST_WAVE = 256
+_LEAST = 16
 _PAUSE = 0.05
 
 
@@ -66,14 +67,27 @@ class Waves:
             self._run.check()
             if self._plan_on and self._run.more:
                 self._run.plan()
-            candidates = [batch for batch in self._run.planned() if batch.key not in self._left]
+            candidates = self._candidates()
             if not candidates:
                 break
             due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= _now()]
+            if self._pipeline.pinned:
+                due = _unblocked(due, candidates)
             if due:
                 self._wave(due)
             else:
                 self._sleep(min(batch.not_before for batch in candidates if batch.not_before))
+
+    def _candidates(self) -> list[Batch]:
+        """Planned batches that this run may begin, oldest first; a pinned partition's end at one that it may not."""
+        found = []
+        for record in self._run.ledger.partitions(self._pipeline.name).values():
+            for _, batch in sorted(record.partition.blocking.items()):
+                if batch.state is BatchState.PLANNED and batch.key not in self._left:
+                    found.append(batch)
+                elif self._pipeline.pinned:
+                    break
+        return sorted(found, key=lambda batch: batch.key)
 
     def _wave(self, due: list[Batch]) -> None:
         if not self._engine.started:
@@ -83,7 +97,13 @@ class Waves:
         self._fits(ready.columns)
         lanes = self._lanes(ready.parallelism)
         chosen = self._choose(due, lanes)
-        begun = self._run.ledger.begin(self._run.lease, [batch.key for batch in chosen], now=_now(), run=self._run.id)
+        begun = self._run.ledger.begin(
+            self._run.lease,
+            [batch.key for batch in chosen],
+            now=_now(),
+            run=self._run.id,
+            at_most_once=self._pipeline.delivery == "at_most_once",
+        )
         tasks = self._tasks(begun)
         packed = pack(tasks, lanes, pinned=self._pipeline.pinned)
         self._number += 1
@@ -174,8 +194,7 @@ class Waves:
         seconds = time.monotonic() - started
         read = sum(receipt.counts.read for receipt in settlement.acked)
         attempted = sum(outcome.outcome is not AttemptOutcome.NOT_ATTEMPTED for outcome in outcomes)
-        if attempted < len(outcomes):
-            self._limit = max(16, 2 * attempted)
+        self._limit = max(_LEAST, 2 * attempted)
         log.info(
             "Wave %d of %s: %d of %d batches got their verdict, %s records in %.1f s (%s records/s), checkpoint %s",
             self._number,
@@ -254,6 +273,15 @@ class Waves:
 
     def _unit(self) -> float:
         return self._random.uniform(-1, 1)
+
+
+def _unblocked(due: list[Batch], candidates: list[Batch]) -> list[Batch]:
+    """The due batches that no earlier batch of their partition keeps waiting (semantics, section 6)."""
+    waiting: dict[str, int] = {}
+    for batch in candidates:
+        if batch not in due:
+            waiting.setdefault(batch.key.partition, batch.key.seq)
+    return [batch for batch in due if batch.key.seq < waiting.get(batch.key.partition, batch.key.seq + 1)]
 
 
 def _now() -> datetime:

@@ -93,9 +93,9 @@ def quote(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as a SQL literal."""
-    escaped = str(text).replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
-    return f"'{escaped}'"
+    """A text as a SQL literal; Spark would replace ``${x}`` by a variable."""
+    escaped = str(text).replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\{")
+    return "'" + escaped.replace("\n", "\\n").replace("\r", "\\r") + "'"
 
 
 def parse_schema(ddl: str, pipeline: str) -> StructType:
@@ -148,7 +148,8 @@ def _decode(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, list[str],
     else:
         # RFC 4180: a quote inside quotes is doubled. An empty line has no fields, and from_csv would make it all nulls.
         strict = "true" if len(names) == 1 else f"{text} <> ''"
-        dialect = f"'sep', {literal(transform.delimiter)}, 'escape', '\"'"
+        delimiter = literal(transform.delimiter.replace("\\", "\\\\"))
+        dialect = f"'sep', {delimiter}, 'escape', '\"'"
         parsed = f"from_csv({text}, {schema}, map({options}, {dialect}))"
         what = "not a CSV record that fits the schema"
     decoded = _project(

@@ -1,9 +1,9 @@
 """Kills a replication at many moments, runs it again, and counts what was lost or doubled.
 
-``python -m tests.chaos.crash [--moments 20] [--at-once 2]``: 200,000 rows in 100 micro-batches, PostgreSQL to PostgreSQL,
-by ``airflow ckpt run`` as a process of its own. At each moment the driver JVM, a Python worker, the task's process or all
-of them get SIGKILL; nothing of Spark may be left; a plain re-run must succeed; then table, receipts and ledger must
-agree. Writes ``build/crash/summary.json``. The target is slowed by 30 ms a batch (see ``scene.py``).
+``python -m tests.chaos.crash [--moments 20] [--at-once 2]``: 200,000 rows in 100 micro-batches, PostgreSQL to
+PostgreSQL, by ``airflow ckpt run`` as a process of its own. At each moment the driver JVM, a Python worker, the task's
+process or all of them get SIGKILL; nothing of Spark may be left; a plain re-run must succeed; then table, receipts and
+ledger must agree. Writes ``build/crash/summary.json``. The target is slowed by 30 ms a batch (see ``scene.py``).
 """
 
 from __future__ import annotations
@@ -195,9 +195,7 @@ def run(count: int = 20, at_once: int = 2, folder: Path = SUMMARY.parent, seed: 
     moments = plan(count, BATCHES, seed)
     with PostgresServer() as server, ThreadPoolExecutor(at_once) as pool:
         scene = Scene(server, folder)
-        reports = []
-        for report in pool.map(lambda moment: _told(scene, moment), moments):
-            reports.append(report)
+        reports = list(pool.map(lambda moment: _told(scene, moment), moments))
     summary = _summary(reports, time.monotonic() - started)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SUMMARY.name).write_text(json.dumps(summary, indent=2) + "\n")

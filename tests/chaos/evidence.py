@@ -5,6 +5,7 @@ Gathering asks the databases; judging is pure, so that a test can show it eviden
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -133,11 +134,13 @@ def _tiling(name: str, entries: Iterable[Entry], expected: Range) -> list[str]:
     if not ordered:
         return [f"{name}: there are no receipts"]
     faults = []
-    for before, after in zip(ordered[:-1], ordered[1:], strict=True):
+    for before, after in itertools.pairwise(ordered):
         if before.range.end < after.range.start:
             faults.append(f"{name}: no receipt for [{before.range.end}, {after.range.start})")
         elif before.range.end > after.range.start:
             faults.append(f"{name}: receipts {before.range} and {after.range} overlap")
     if ordered[0].range.start > expected.start or ordered[-1].range.end < expected.end:
-        faults.append(f"{name}: receipts reach from {ordered[0].range.start} to {ordered[-1].range.end}, not {expected}")
+        faults.append(
+            f"{name}: receipts reach from {ordered[0].range.start} to {ordered[-1].range.end}, not {expected}"
+        )
     return faults

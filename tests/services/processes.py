@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-TOKEN = "CKPT_TEST_TOKEN"  # noqa: S105  # the name of a variable
+TOKEN = "CKPT_TEST_TOKEN"
 """The environment variable that marks a command and all it starts."""
 
 _PROC = Path("/proc")

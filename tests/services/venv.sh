@@ -15,26 +15,18 @@ if [ -z "$python" ]; then
     exit 1
 fi
 
-if ! [ -x .venv/bin/python ] || ! .venv/bin/python -c "$wanted"; then
+usable() { [ -x .venv/bin/python ] && .venv/bin/python -c "$wanted" && { command -v uv || [ -x .venv/bin/uv ]; } >/dev/null; }
+if ! usable; then
     if command -v uv >/dev/null; then
         uv venv --quiet --clear --python "$("$python" -c 'import sys; print(sys.executable)')" .venv
     else
-        if ! "$python" -c 'import ensurepip' 2>/dev/null; then
-            tests/services/packages.sh venv "$python"
-        fi
+        "$python" -c 'import ensurepip' 2>/dev/null || tests/services/packages.sh venv "$python"
         "$python" -m venv --clear .venv
-        .venv/bin/pip install --quiet uv
+        .venv/bin/python -m pip install --quiet uv
     fi
 fi
 
-# uv stays outside the lock, which names the product's packages only; so it is put aside before the environment is synced.
-if command -v uv >/dev/null; then
-    uv=uv
-else
-    [ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet uv
-    install -D .venv/bin/uv .venv/tools/uv
-    uv=.venv/tools/uv
-fi
+uv=$(command -v uv || echo .venv/bin/uv)
 export VIRTUAL_ENV="$PWD/.venv"
 echo "setup: installing the locked packages into .venv"
 "$uv" pip sync --quiet --require-hashes requirements.lock

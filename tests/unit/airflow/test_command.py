@@ -57,12 +57,12 @@ def test_a_person_gets_a_table(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_an_error_is_one_line_and_exit_status_1(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        raising(SinkError("the server\nis gone.", pipeline="orders", hint="Start it."))(JSON)
+        raising(SinkError("the server  is gone.\nReally.", pipeline="orders", hint="Start it."))(JSON)
 
     out, err = capfd.readouterr()
     assert ended.value.code == 1
     assert out == ""
-    assert err == "error: [Sink] pipeline orders: the server is gone. Start it.\n"
+    assert err == "error: [Sink] pipeline orders: the server is gone.; Really. Start it.\n"
 
 
 def test_what_nobody_foresaw_is_one_line_too(capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from airflow_provider_ckpt.core.ranges import Range
 from tests.chaos.evidence import Entry, Evidence, judge
 
@@ -49,11 +47,10 @@ def test_a_changed_row_counts_as_lost() -> None:
     assert judge(replace(_GOOD, missing=1)).lost == 1
 
 
-@pytest.mark.parametrize("side", ["sink", "ledger"])
-def test_a_hole_in_the_receipts_is_found(side: str) -> None:
+def test_a_hole_in_the_receipts_is_found() -> None:
     holed = [receipt for receipt in _RECEIPTS if receipt.seq != 2]
-    faults = judge(replace(_GOOD, **{side: holed})).faults
-    assert f"{side}: no receipt for [21, 31)" in faults
+    assert "sink: no receipt for [21, 31)" in judge(replace(_GOOD, sink=holed)).faults
+    assert "ledger: no receipt for [21, 31)" in judge(replace(_GOOD, ledger=holed)).faults
 
 
 def test_overlapping_receipts_are_found() -> None:

@@ -26,7 +26,7 @@ def said(text: str) -> list[str]:
 
 
 def refusal(data: dict[str, object]) -> str:
-    """What is wrong with plain data; empty where nothing is, and the pipeline's document then reads back as the same."""
+    """What is wrong with plain data; empty where nothing is, and then the document reads back as the same."""
     try:
         pipeline = build(data)
     except ConfigError as error:
@@ -54,10 +54,11 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(text: str, message: 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("sink: 5", "sink: given twice, first in line 3"),
+        ("delivery: once", "delivery: 'once' is not supported; supported: at_least_once, at_most_once, exactly_once"),
         (
-            "consumer: {strategy: pined}",
-            "consumer.strategy: 'pined' is not supported; "
-            + "supported: auto, pinned, round_robin, single; did you mean pinned?",
+            "error_policy: {Io: hold}",
+            "error_policy.Io: 'hold' is not supported; supported: retry, dead_letter, skip_and_log, halt",
         ),
         ("dead_letter_queue: {sink: kafka}", "dead_letter_queue.sink: 'kafka' is not supported; supported: same"),
         ("run: {engine: connect}", "run.engine: 'connect' is not supported; supported: submit"),
@@ -82,6 +83,12 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(text: str, message: 
 )
 def test_a_value_that_does_not_fit_is_answered_with_what_does(text: str, message: str) -> None:
     assert said(GOOD + text) == [f"my.yaml:4: {message}"]
+
+
+def test_a_value_that_is_nearly_right_is_answered_with_the_nearest() -> None:
+    (line,) = said(GOOD + "consumer: {strategy: pined}")
+
+    assert line.endswith("supported: auto, pinned, round_robin, single; did you mean pinned?")
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "1y", "true", ".inf", ".nan", "1e999", "99999999d", "[1]"])

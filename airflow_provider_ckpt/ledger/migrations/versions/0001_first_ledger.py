@@ -1,4 +1,4 @@
-"""The first ledger: its id, pipelines, leases, partitions, batches, attempts, receipts, files, intents and the audit trail."""
+"""The first ledger: its id, pipelines, leases, partitions, batches, attempts, receipts, files, intents, events."""
 
 from __future__ import annotations
 

@@ -1,0 +1,164 @@
+"""The sink's bookkeeping tables, beside the target in its schema: fence, receipts, dead letters.
+
+Keyed by ledger and pipeline, so that several pipelines, and a ledger in the same database, live beside each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_provider_ckpt.connectors.postgres_common import quote
+from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.ranges import Range
+
+FENCE = "ckpt_sink_fence"
+RECEIPT = "ckpt_sink_receipt"
+DEAD_LETTER = "ckpt_sink_dead_letter"
+TABLES = (FENCE, RECEIPT, DEAD_LETTER)
+
+LOCK = int.from_bytes(hashlib.sha256(b"airflow-provider-ckpt sink bookkeeping").digest()[:8], "big", signed=True)
+"""Advisory lock held while the tables are created: CREATE TABLE IF NOT EXISTS alone fails in a race."""
+
+LETTER_COLUMNS = (
+    "ledger", "pipeline", "generation", "partition", "seq", "attempt", "epoch", "position", "key", "value",
+    "error_type", "error", "sqlstate", "headers",
+)  # fmt: skip
+
+_RECEIPT_COLUMNS = (
+    "generation, partition, seq, range_start, range_end, verdict, epoch, attempt, "
+    "read, delivered, filtered, dead_lettered, at, bound"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bookkeeping:
+    """The three tables in one schema, and the statements over them.
+
+    Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.postgres_table.Fetch`.
+    """
+
+    schema: str
+
+    def table(self, name: str) -> str:
+        """One of :data:`TABLES`, as SQL; braces doubled, since statements are templates."""
+        return f"{quote(self.schema)}.{quote(name)}".replace("{", "{{").replace("}", "}}")
+
+    @property
+    def create(self) -> str:
+        """Statements that create what is absent."""
+        return f"""
+            CREATE TABLE IF NOT EXISTS {self.table(FENCE)} (
+                ledger text NOT NULL, pipeline text NOT NULL, epoch bigint NOT NULL,
+                at timestamptz NOT NULL DEFAULT clock_timestamp(),
+                PRIMARY KEY (ledger, pipeline)
+            );
+            CREATE TABLE IF NOT EXISTS {self.table(RECEIPT)} (
+                ledger text NOT NULL, pipeline text NOT NULL, generation int NOT NULL, partition text NOT NULL,
+                seq bigint NOT NULL, range_start bigint NOT NULL, range_end bigint NOT NULL, verdict text NOT NULL,
+                epoch bigint NOT NULL, attempt int NOT NULL, read bigint NOT NULL, delivered bigint NOT NULL,
+                filtered bigint NOT NULL, dead_lettered bigint NOT NULL,
+                at timestamptz NOT NULL DEFAULT clock_timestamp(), bound bigint,
+                PRIMARY KEY (ledger, pipeline, generation, partition, seq),
+                CHECK (range_start < range_end), CHECK (read = delivered + filtered + dead_lettered)
+            );
+            CREATE TABLE IF NOT EXISTS {self.table(DEAD_LETTER)} (
+                ledger text NOT NULL, pipeline text NOT NULL, generation int NOT NULL, partition text NOT NULL,
+                seq bigint NOT NULL, attempt int NOT NULL, epoch bigint NOT NULL, position bigint NOT NULL,
+                key bytea, value bytea, error_type text NOT NULL, error text NOT NULL, sqlstate text,
+                headers jsonb NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp()
+            );
+            CREATE INDEX IF NOT EXISTS {quote(f"{DEAD_LETTER}_batch")}
+                ON {self.table(DEAD_LETTER)} (ledger, pipeline, generation, partition, seq);
+        """
+
+    @property
+    def claim(self) -> str:
+        """Lock the fence row to the transaction's end and claim a receipt under it, in one round trip.
+
+        Values: ledger, pipeline, epoch, generation, partition, seq, range start and end, verdict, attempt, the four
+        counts, bound. Gives the fence's epoch (no row: there is no fence) and when the receipt was claimed (null: not).
+        """
+        return f"""
+            WITH fence AS (
+                SELECT epoch FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text FOR SHARE
+            ), claim AS (
+                INSERT INTO {self.table(RECEIPT)} (ledger, pipeline, epoch, generation, partition, seq, range_start,
+                    range_end, verdict, attempt, read, delivered, filtered, dead_lettered, bound)
+                SELECT {{0}}::text, {{1}}::text, {{2}}::bigint, {{3}}::int, {{4}}::text, {{5}}::bigint, {{6}}::bigint,
+                    {{7}}::bigint, {{8}}::text, {{9}}::int, {{10}}::bigint, {{11}}::bigint, {{12}}::bigint,
+                    {{13}}::bigint, {{14}}::bigint
+                FROM fence WHERE epoch = {{2}}::bigint
+                ON CONFLICT DO NOTHING RETURNING at
+            )
+            SELECT epoch, (SELECT at FROM claim) FROM fence"""
+
+    @property
+    def recount(self) -> str:
+        """Set a claimed receipt's counts. Values: the key's five parts, then delivered and dead-lettered."""
+        return f"""
+            UPDATE {self.table(RECEIPT)} SET delivered = {{5}}::bigint, dead_lettered = {{6}}::bigint
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
+              AND partition = {{3}}::text AND seq = {{4}}::bigint
+            RETURNING 1"""
+
+    @property
+    def receipt(self) -> str:
+        """One receipt. Values: the key's five parts."""
+        return f"""
+            SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
+              AND partition = {{3}}::text AND seq = {{4}}::bigint"""
+
+    @property
+    def receipts(self) -> str:
+        """Receipts beyond a checkpoint. Values: ledger, pipeline, partitions, their checkpoints."""
+        return f"""
+            SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)} AS r
+            LEFT JOIN unnest({{2}}::text[], {{3}}::bigint[]) AS c (name, committed) ON c.name = r.partition
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND (c.name IS NULL OR range_end > c.committed)
+            ORDER BY generation, partition, seq"""
+
+    @property
+    def fence_epoch(self) -> str:
+        """The fence's epoch. Values: ledger, pipeline."""
+        return f"SELECT epoch FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"
+
+    @property
+    def raise_fence(self) -> str:
+        """Raise the fence, never lower it; waits for whoever holds it. Values: ledger, pipeline, epoch."""
+        return f"""
+            INSERT INTO {self.table(FENCE)} AS f (ledger, pipeline, epoch)
+            VALUES ({{0}}::text, {{1}}::text, {{2}}::bigint)
+            ON CONFLICT (ledger, pipeline) DO UPDATE SET epoch = excluded.epoch, at = clock_timestamp()
+            WHERE f.epoch < excluded.epoch RETURNING epoch"""
+
+    @property
+    def claims(self) -> str:
+        """Ledgers and epochs that fence a pipeline here. Values: pipeline."""
+        return f"SELECT ledger, epoch FROM {self.table(FENCE)} WHERE pipeline = {{0}}::text"
+
+
+def receipt_of(row: tuple[Any, ...]) -> Receipt:
+    """A receipt from a row of :attr:`Bookkeeping.receipt` or :attr:`Bookkeeping.receipts`."""
+    generation, partition, seq, start, end, verdict, epoch, attempt, read, delivered, filtered, dead, at, bound = row
+    assert isinstance(at, datetime)
+    return Receipt(
+        BatchKey(generation, partition, seq),
+        Range(start, end),
+        Verdict(verdict),
+        epoch,
+        attempt,
+        Counts(read, delivered, filtered, dead),
+        at.astimezone(UTC),
+        bound,
+    )
+
+
+def session_prefix(context: SinkContext) -> str:
+    """What the names of a pipeline's writing sessions begin with; the epoch follows."""
+    digest = hashlib.sha256(f"{context.ledger}\n{context.pipeline}".encode()).hexdigest()[:24]
+    return f"ckpt:{digest}:"

@@ -1,0 +1,253 @@
+"""The controlling half of the postgres sink: checks the target, keeps the fence, reads receipts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.postgres_bookkeeping import (
+    LOCK,
+    TABLES,
+    Bookkeeping,
+    receipt_of,
+    session_prefix,
+)
+from airflow_provider_ckpt.connectors.postgres_common import error_info, open_psycopg, quote, raised, require
+from airflow_provider_ckpt.connectors.postgres_table import Fetch, Table, describe, psycopg_fetch
+from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_LOCK_TIMEOUT_MS = 2000
+"""How long the fence waits for older transactions before it ends their sessions."""
+
+_FENCE_SECONDS = 60.0
+"""How long the fence goes on trying."""
+
+_COUNTABLE_BYTES = 1 << 30
+"""Up to this size a table's rows are counted when someone asks."""
+
+_RIGHTS = """
+SELECT pg_catalog.pg_is_in_recovery(),
+       (SELECT bool_and(pg_catalog.has_table_privilege({0}::oid, needed)) FROM unnest({1}::text[]) AS needed)
+"""
+_UNIQUE = """
+SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_index i
+    WHERE i.indrelid = {0}::oid AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
+      AND i.indexprs IS NULL
+      AND (SELECT array_agg(k ORDER BY k) FROM unnest((i.indkey::int2[])[0:i.indnkeyatts - 1]) AS k)
+        = (SELECT array_agg(k ORDER BY k) FROM unnest({1}::int2[]) AS k)
+)
+"""
+_ABSENT = """
+SELECT name FROM unnest({1}::text[]) AS name
+WHERE NOT EXISTS (
+    SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = {0}::text AND c.relname = name
+)
+"""
+_END_OLDER = """
+SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+WHERE pid <> pg_catalog.pg_backend_pid() AND datname = pg_catalog.current_database()
+  AND left(application_name, length({0}::text)) = {0}::text
+  AND substr(application_name, length({0}::text) + 1) ~ '^[0-9]{{1,18}}$'
+  AND CASE WHEN left(application_name, length({0}::text)) = {0}::text
+           THEN substr(application_name, length({0}::text) + 1)::bigint END < {1}::bigint
+"""
+
+
+class PostgresSink:
+    """See :class:`~airflow_provider_ckpt.connectors.protocols.Sink`."""
+
+    exactly_once = True
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        assert pipeline.sink.table is not None
+        self._pipeline = pipeline.name
+        self._name = pipeline.sink.table
+        self._upsert = pipeline.sink.key if pipeline.sink.mode == "upsert" else ()
+        self._connection = require(connection, "sink")
+        self._context = context
+        self._open: Any = None
+        self._described: Table | None = None
+
+    def check(self) -> None:
+        """Fail clearly if the target does not fit, and create the bookkeeping tables; see :meth:`Sink.check`."""
+        with self._session("checking the target") as fetch:
+            self._described = None
+            table = self._target(fetch)
+            self._check_rights(fetch, table)
+            if self._upsert:
+                self._check_key(fetch, table)
+            self._create(fetch, Bookkeeping(table.schema))
+
+    def columns(self) -> Sequence[str] | None:
+        """The target's columns."""
+        with self._session("reading the target's columns") as fetch:
+            return [column.name for column in self._target(fetch).columns]
+
+    def claims(self) -> Claims:
+        """Whose fences are there; every receipt has one. See :meth:`Sink.claims`."""
+        with self._session("reading the fence") as fetch:
+            books = Bookkeeping(self._target(fetch).schema)
+            if self._absent(fetch, books):
+                return Claims()
+            rows = fetch(books.claims, [self._context.pipeline])
+            return Claims(max((epoch for _, epoch in rows), default=0), frozenset(ledger for ledger, _ in rows))
+
+    def fence(self, epoch: int) -> None:
+        """Raise the fence; an older epoch that holds it for longer than a moment is ended. See :meth:`Sink.fence`."""
+        deadline = time.monotonic() + _FENCE_SECONDS
+        with self._session("raising the fence") as fetch:
+            books = Bookkeeping(self._target(fetch).schema)
+            self._create(fetch, books)
+            while not self._raise(fetch, books, epoch):
+                fetch(_END_OLDER, [session_prefix(self._context), epoch])
+                if time.monotonic() > deadline:
+                    raise SinkError(
+                        f"the fence of {self._name} is held by another transaction for {_FENCE_SECONDS:.0f} s.",
+                        pipeline=self._pipeline,
+                        sqlstate="55P03",
+                        recoverable=True,
+                        hint="See pg_stat_activity for sessions named ckpt:…, and end them.",
+                    )
+
+    def receipts(self, after: Mapping[str, int]) -> Iterator[Receipt]:
+        """This ledger's receipts beyond the checkpoint; see :meth:`Sink.receipts`."""
+        with self._session("reading receipts") as fetch:
+            books = Bookkeeping(self._target(fetch).schema)
+            if self._absent(fetch, books):
+                return
+            values = [self._context.ledger, self._context.pipeline, list(after), list(after.values())]
+            rows = fetch(books.receipts, values)
+        yield from map(receipt_of, rows)
+
+    def target_rows(self) -> int | None:
+        """The target's rows, counted, unless it is larger than a gigabyte."""
+        with self._session("counting the target") as fetch:
+            table = self._target(fetch)
+            if fetch("SELECT pg_catalog.pg_table_size({0}::oid)", [table.oid])[0][0] > _COUNTABLE_BYTES:
+                return None
+            return int(fetch(f"SELECT count(*) FROM {table.sql}", [])[0][0])
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @contextmanager
+    def _session(self, doing: str) -> Iterator[Fetch]:
+        import psycopg2
+
+        if self._open is None:
+            self._open = open_psycopg(self._connection, f"ckpt-sink:{self._pipeline}", ErrorType.SINK)
+        try:
+            yield psycopg_fetch(self._open)
+        except psycopg2.Error as error:
+            lost = self._open.closed != 0
+            self.close()
+            raise raised(error_info(error, ErrorType.SINK, f"{doing} of {self._name}", lost=lost)) from error
+
+    def _target(self, fetch: Fetch) -> Table:
+        if self._described is not None:
+            return self._described
+        table = describe(fetch, self._name)
+        if table is None:
+            raise ConfigError(
+                f"target table {self._name} does not exist in connection {self._connection.id!r}.",
+                pipeline=self._pipeline,
+                hint="Create it, or check sink.table (schema.table, in the database's letter case).",
+            )
+        if table.kind not in ("r", "p"):
+            raise ConfigError(
+                f"target {table.label} is not a table (relkind {table.kind}).",
+                pipeline=self._pipeline,
+                hint="Name a table or a partitioned table.",
+            )
+        self._described = table
+        return table
+
+    def _check_rights(self, fetch: Fetch, table: Table) -> None:
+        needed = ["INSERT", "SELECT", "UPDATE"] if self._upsert else ["INSERT"]
+        standby, allowed = fetch(_RIGHTS, [table.oid, needed])[0]
+        if standby:
+            raise ConfigError(
+                f"the server of connection {self._connection.id!r} is a standby, which takes no writes.",
+                pipeline=self._pipeline,
+                hint="Name a connection to the primary.",
+            )
+        if not allowed:
+            raise ConfigError(
+                f"the user of connection {self._connection.id!r} may not write to {table.label}.",
+                pipeline=self._pipeline,
+                hint=f"GRANT {', '.join(needed)} ON {table.sql} to it.",
+            )
+
+    def _check_key(self, fetch: Fetch, table: Table) -> None:
+        missing = [name for name in self._upsert if name not in table.by_name]
+        if missing:
+            raise ConfigError(
+                f"target table {table.label} has no column {', '.join(missing)}, part of sink.key.",
+                pipeline=self._pipeline,
+                hint=f"Its columns are: {', '.join(table.by_name)}.",
+            )
+        columns = [table.by_name[name] for name in self._upsert]
+        unique = fetch(_UNIQUE, [table.oid, [column.number for column in columns]])[0][0]
+        if not unique or not all(column.not_null for column in columns):
+            key = ", ".join(map(quote, self._upsert))
+            raise ConfigError(
+                f"sink.key ({key}) of {table.label} is not a primary key, nor unique and NOT NULL.",
+                pipeline=self._pipeline,
+                hint=f"ALTER TABLE {table.sql} ADD PRIMARY KEY ({key}), or use mode: append.",
+            )
+
+    def _absent(self, fetch: Fetch, books: Bookkeeping) -> bool:
+        return bool(fetch(_ABSENT, [books.schema, list(TABLES)]))
+
+    def _create(self, fetch: Fetch, books: Bookkeeping) -> None:
+        import psycopg2
+
+        if not self._absent(fetch, books):
+            return
+        try:
+            with self._open.cursor() as cursor:
+                cursor.execute(f"SELECT pg_catalog.pg_advisory_xact_lock({LOCK:d}); {books.create.format()}")
+        except psycopg2.errors.InsufficientPrivilege as error:
+            raise ConfigError(
+                f"the user of connection {self._connection.id!r} may not create the sink's bookkeeping tables "
+                f"({', '.join(TABLES)}) in schema {books.schema}.",
+                pipeline=self._pipeline,
+                hint=f"GRANT CREATE ON SCHEMA {quote(books.schema)} to it, or create them as another user and grant "
+                "SELECT, INSERT and UPDATE.",
+            ) from error
+
+    def _raise(self, fetch: Fetch, books: Bookkeeping, epoch: int) -> bool:
+        """Whether the fence stands at ``epoch`` now; not if somebody holds it, or raised it in between."""
+        import psycopg2
+
+        key = [self._context.ledger, self._context.pipeline]
+        held = fetch(books.fence_epoch, key)
+        if held and held[0][0] >= epoch:
+            if held[0][0] > epoch:
+                raise FencedError(
+                    f"the sink holds epoch {held[0][0]} of this pipeline, so epoch {epoch} may not write any more.",
+                    pipeline=self._pipeline,
+                    hint="A newer run has taken over; nothing needs to be done.",
+                )
+            return True
+        fetch("SELECT pg_catalog.set_config('lock_timeout', {0}::text, false)", [f"{_LOCK_TIMEOUT_MS}ms"])
+        try:
+            raised_now = fetch(books.raise_fence, [*key, epoch])
+        except psycopg2.errors.LockNotAvailable:
+            return False
+        finally:
+            if self._open.closed == 0:
+                fetch("SELECT pg_catalog.set_config('lock_timeout', '0', false)", [])
+        return bool(raised_now)

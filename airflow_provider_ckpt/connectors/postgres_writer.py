@@ -1,0 +1,269 @@
+"""The writing half of the postgres sink: a batch's receipt, rows and dead letters in one transaction.
+
+A lane keeps one ADBC connection, in autocommit mode; the transaction is begun by a statement, because the driver's own
+transactions cannot go back to a savepoint after a failed COPY.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.postgres_bookkeeping import (
+    DEAD_LETTER,
+    Bookkeeping,
+    receipt_of,
+    session_prefix,
+)
+from airflow_provider_ckpt.connectors.postgres_common import error_info, open_adbc, raised, require, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres_letters import letter_table
+from airflow_provider_ckpt.connectors.postgres_rows import Rows, deliver
+from airflow_provider_ckpt.connectors.postgres_table import Fetch, Table, adbc_fetch, describe
+from airflow_provider_ckpt.connectors.protocols import Connection, Content, DeadLetter, SinkContext
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError, SinkError
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_VERDICTS = {
+    Instruction.DELIVER: (Verdict.DELIVERED, AttemptOutcome.DELIVERED),
+    Instruction.REJECT: (Verdict.REJECTED, AttemptOutcome.REJECTED),
+    Instruction.VOID: (Verdict.VOID, AttemptOutcome.VOID),
+}
+_OUTCOMES = dict(_VERDICTS.values())
+
+
+class PostgresWriter:
+    """See :class:`~airflow_provider_ckpt.connectors.protocols.Writer`."""
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        assert pipeline.sink.table is not None
+        self._pipeline = pipeline.name
+        self._name = pipeline.sink.table
+        self._key = pipeline.sink.key if pipeline.sink.mode == "upsert" else ()
+        self._dead_letters = pipeline.dead_letter_queue.enabled
+        self._connection = require(connection, "sink")
+        self._context = context
+        self._open: Any = None
+        self._cursor: Any = None
+        self._target: Table | None = None
+        self._senders: dict[pa.Schema, Rows] = {}
+
+    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+        """Claim the task's verdict and have its effect; see :meth:`Writer.deliver`."""
+        from adbc_driver_manager import Error
+
+        refusal = self._refusal(task, content)
+        if refusal is not None:
+            return _failed(task, refusal)
+        try:
+            books = Bookkeeping(self._connect().schema)
+            return self._transaction(task, content, books)
+        except FencedError:
+            self._roll_back()
+            raise
+        except CkptError as error:
+            self._roll_back()
+            return _failed(task, error.info)
+        except Error as error:
+            return _failed(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
+
+    def close(self) -> None:
+        """Let go of the connection, be it alive or not."""
+        if self._open is not None:
+            self._cursor.close()
+            self._open.close()
+        self._open = self._cursor = self._target = None
+        self._senders.clear()
+
+    def _refusal(self, task: BatchTask, content: Content) -> ErrorInfo | None:
+        counts = content.counts()
+        if not counts.balanced:
+            return ErrorInfo(
+                ErrorType.PROCESSING,
+                f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
+                f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent",
+            )
+        if content.letters and not self._dead_letters and task.instruction is Instruction.DELIVER:
+            first = content.letters[0]
+            return replace(first.error, message=f"position {first.position}: {first.error.message}; {_NO_DEAD_LETTERS}")
+        return None
+
+    def _transaction(self, task: BatchTask, content: Content, books: Bookkeeping) -> Outcome:
+        fetch = adbc_fetch(self._cursor)
+        verdict, outcome = _VERDICTS[task.instruction]
+        counts = content.counts()
+        self._run("BEGIN ISOLATION LEVEL READ COMMITTED")
+        claimed = self._claim(task, verdict, counts, books, fetch)
+        if claimed is None:
+            return self._found(task, books, fetch)
+        letters = content.letters
+        if content.rows.num_rows:
+            bad = self._rows(task, content.rows)
+            if bad:
+                own = content.original(bad)
+                counts = self._recount(task, content, len(own), books, fetch)
+                letters = [*letters, *own]
+        if letters:
+            self._write_letters(task, letters, books)
+        self._run("COMMIT")
+        types = Counter(letter.error.type.value for letter in letters)
+        return Outcome(task.key, task.attempt, outcome, receipt=replace(claimed, counts=counts), letters=dict(types))
+
+    def _claim(
+        self, task: BatchTask, verdict: Verdict, counts: Counts, books: Bookkeeping, fetch: Fetch
+    ) -> Receipt | None:
+        """The receipt claimed now, or None if there is one already.
+
+        :raises FencedError: if the fence is newer than this writer's epoch
+        """
+        key, span = task.key, task.range
+        ours = self._context.epoch
+        held = fetch(
+            books.claim,
+            [
+                *(self._context.ledger, self._context.pipeline, ours, key.generation, key.partition, key.seq),
+                *(span.start, span.end, verdict.value, task.attempt),
+                *(counts.read, counts.delivered, counts.filtered, counts.dead_lettered, task.bound),
+            ],
+        )
+        if held and held[0][0] > ours:
+            raise self._fenced(held[0][0])
+        if not held or held[0][0] < ours:
+            raise SinkError(
+                f"the sink's fence stands at {held[0][0] if held else 'no epoch'}, not at this writer's epoch {ours}.",
+                pipeline=self._pipeline,
+                batch=str(key),
+                hint="The fence is raised before anything is sent; start a new run.",
+            )
+        at = held[0][1]
+        if at is None:
+            return None
+        return Receipt(key, span, verdict, ours, task.attempt, counts, at.astimezone(UTC), task.bound)
+
+    def _fenced(self, epoch: int) -> FencedError:
+        return FencedError(
+            f"the sink holds epoch {epoch} of this pipeline, so epoch {self._context.epoch} may not write any more.",
+            pipeline=self._pipeline,
+            hint="A newer run has taken over; nothing needs to be done.",
+        )
+
+    def _key_of(self, task: BatchTask) -> list[Any]:
+        return [self._context.ledger, self._context.pipeline, task.key.generation, task.key.partition, task.key.seq]
+
+    def _found(self, task: BatchTask, books: Bookkeeping, fetch: Fetch) -> Outcome:
+        self._run("ROLLBACK")
+        receipt = receipt_of(fetch(books.receipt, self._key_of(task))[0])
+        return Outcome(task.key, task.attempt, _OUTCOMES[receipt.verdict], receipt=receipt, found=True)
+
+    def _rows(self, task: BatchTask, rows: pa.Table) -> dict[int, ErrorInfo]:
+        from adbc_driver_manager import Error
+
+        if rows.schema not in self._senders:
+            assert self._target is not None
+            self._senders[rows.schema] = Rows(self._cursor, self._target, rows.schema, self._key)
+        try:
+            return dict(
+                deliver(
+                    rows, self._senders[rows.schema], self._run, each=self._dead_letters, is_data_error=_is_data_error
+                )
+            )
+        except Error as error:
+            if self._dead_letters or not _is_data_error(error):
+                raise
+            info = error_info(error, ErrorType.SINK, f"delivering {task.key} {task.range} to {self._name}")
+            raise raised(replace(info, message=f"{info.message}; {_NO_DEAD_LETTERS}")) from error
+
+    def _recount(self, task: BatchTask, content: Content, own: int, books: Bookkeeping, fetch: Fetch) -> Counts:
+        counts = content.counts(own)
+        if not counts.balanced:
+            raise SinkError(
+                f"SumIdentity: the counts of {task.key} do not add up: {counts.to_json()}; nothing was sent."
+            )
+        fetch(books.recount, [*self._key_of(task), counts.delivered, counts.dead_lettered])
+        return counts
+
+    def _write_letters(self, task: BatchTask, letters: Sequence[DeadLetter], books: Bookkeeping) -> None:
+        from adbc_driver_manager import Error
+
+        try:
+            self._cursor.adbc_ingest(
+                DEAD_LETTER, letter_table(task, self._context, letters), mode="append", db_schema_name=books.schema
+            )
+        except Error as error:
+            info = error_info(error, ErrorType.DEAD_LETTER_QUEUE, f"writing dead letters of {task.key}")
+            if info.recoverable or info.sqlstate is None:
+                raise
+            raise raised(info) from error
+
+    def _connect(self) -> Table:
+        if self._open is None:
+            name = f"{session_prefix(self._context)}{self._context.epoch}"
+            self._open = open_adbc(self._connection, name, ErrorType.SINK)
+            self._cursor = self._open.cursor()
+        if self._target is None:
+            self._target = describe(adbc_fetch(self._cursor), self._name)
+        if self._target is None:
+            raise SinkError(
+                f"target table {self._name} does not exist in connection {self._connection.id!r}.",
+                sqlstate="42P01",
+                hint="It was there when the run began; create it again and start a new run.",
+            )
+        return self._target
+
+    def _run(self, statements: str) -> None:
+        self._cursor.executescript(statements)
+
+    def _roll_back(self) -> bool:
+        """Whether the connection is alive and out of any transaction; otherwise it is dropped."""
+        from adbc_driver_manager import Error
+
+        if self._open is None:
+            return False
+        try:
+            self._run("ROLLBACK")
+        except Error:
+            self.close()
+            return False
+        return True
+
+    def _after(self, error: Exception, doing: str) -> ErrorInfo:
+        """The error as data. A lost connection may be a newer run's doing, and then that is the error.
+
+        :raises FencedError: if the fence is newer than this writer's epoch
+        """
+        from adbc_driver_manager import Error
+
+        if self._roll_back():
+            return error_info(error, ErrorType.SINK, doing)
+        try:
+            target = self._connect()
+            key = [self._context.ledger, self._context.pipeline]
+            held = adbc_fetch(self._cursor)(Bookkeeping(target.schema).fence_epoch, key)
+        except CkptError as unreachable:
+            return unreachable.info
+        except Error as again:
+            self.close()
+            return error_info(again, ErrorType.SINK, doing, lost=True)
+        if held and held[0][0] > self._context.epoch:
+            raise self._fenced(held[0][0]) from error
+        return replace(error_info(error, ErrorType.SINK, doing, lost=True), whole=False)
+
+
+_NO_DEAD_LETTERS = "dead_letter_queue.enabled is false, so nothing of the batch was sent"
+
+
+def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
+    return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)
+
+
+def _is_data_error(error: Exception) -> bool:
+    state = sqlstate_of(error)
+    return state is not None and state[:2] in ("22", "23")

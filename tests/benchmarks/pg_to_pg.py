@@ -1,0 +1,185 @@
+"""A million rows from PostgreSQL to PostgreSQL: ours against psql's binary COPY and Spark's own JDBC append.
+
+``python -m tests.benchmarks.pg_to_pg [--rounds 5] [--rows 1000000]``. Each round measures every way in turn, after
+one round that warms up and is not counted, on one PostgreSQL and one warm Spark session, each time into a fresh table
+after a checkpoint. Ours is a complete run, exactly once: lease, fence, reconcile, plan, waves, settle, release, with
+the ledger in the same server. The rivals guarantee nothing. Writes ``build/bench/pg_to_pg.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tests.services.postgres import PostgresServer
+from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.spark import local_session
+from tests.services.tables import execute, make_source, make_target, scalar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+
+RESULT = Path("build/bench/pg_to_pg.json")
+DRIVER = "org.postgresql:postgresql:42.7.11"
+SOURCE, TARGET = "orders", "target"
+LANES = 2
+BATCHES = (20, 100)
+PSQL, JDBC = "psql_copy", "spark_jdbc"
+
+
+@dataclass
+class Bench:
+    """The database, the session, and what was measured.
+
+    :param seconds: by way, one number a round
+    :param steps: by number of batches, the seconds of each step of our runs
+    """
+
+    dsn: str
+    spark: SparkSession
+    ledger: Ledger
+    rows: int
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    steps: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    runs: int = 0
+
+    def round(self, *, counted: bool) -> None:
+        """Measure every way once."""
+        for batches in BATCHES:
+            self._measure(f"ckpt_{batches}", partial(self._ckpt, batches, counted=counted), counted)
+        self._measure(PSQL, self._psql, counted)
+        self._measure(JDBC, self._jdbc, counted)
+
+    def _measure(self, way: str, move: Callable[[], None], counted: bool) -> None:
+        execute(self.dsn, f"DROP TABLE IF EXISTS {TARGET}")
+        make_target(self.dsn, TARGET)
+        execute(self.dsn, "CHECKPOINT")
+        started = time.monotonic()
+        move()
+        seconds = time.monotonic() - started
+        found = execute(self.dsn, f"SELECT count(*), count(DISTINCT id) FROM {TARGET}")
+        if found != [(self.rows, self.rows)]:
+            raise RuntimeError(f"{way} moved {found}, not {self.rows} rows")
+        _say(f"  {way}: {seconds:.2f} s{'' if counted else ' (warm-up)'}")
+        if counted:
+            self.seconds.setdefault(way, []).append(seconds)
+
+    def _ckpt(self, batches: int, *, counted: bool) -> None:
+        self.runs += 1
+        replication = Replication(self.spark, self.ledger, self.dsn, orders_pipeline(f"bench-{self.runs}")).changed(
+            commit_strategy={"commit_interval": -(-self.rows // batches)},
+            consumer={"lanes": LANES, "max_in_flight": 2 * self.rows},
+        )
+        summary = replication.run()
+        if summary.batches != batches or summary.records.delivered != self.rows:
+            raise RuntimeError(f"the run had {summary.batches} batches and delivered {summary.records.delivered} rows")
+        if counted:
+            self.steps.setdefault(str(batches), []).append(summary.steps)
+
+    def _psql(self) -> None:
+        at = urlsplit(self.dsn)
+        names = {"HOST": at.hostname, "PORT": at.port, "USER": at.username, "PASSWORD": at.password}
+        env = {**os.environ, **{f"PG{name}": str(value) for name, value in names.items()}, "PGDATABASE": at.path[1:]}
+        read = ["psql", "-X", "-q", "-c", f"COPY (SELECT * FROM {SOURCE}) TO STDOUT (FORMAT binary)"]
+        write = ["psql", "-X", "-q", "-c", f"COPY {TARGET} FROM STDIN (FORMAT binary)"]
+        with subprocess.Popen(read, stdout=subprocess.PIPE, env=env) as source:
+            subprocess.run(write, stdin=source.stdout, env=env, check=True)
+        if source.returncode:
+            raise RuntimeError("psql could not read")
+
+    def _jdbc(self) -> None:
+        at = urlsplit(self.dsn)
+        options = {
+            "url": f"jdbc:postgresql://{at.hostname}:{at.port}{at.path}?reWriteBatchedInserts=true",
+            "user": at.username or "",
+            "password": at.password or "",
+            "driver": "org.postgresql.Driver",
+        }
+        bounds = {"partitionColumn": "id", "lowerBound": "1", "upperBound": str(self.rows + 1)}
+        read = self.spark.read.format("jdbc").options(**options, **bounds, numPartitions=str(LANES))
+        read.option("fetchsize", "10000").option("dbtable", SOURCE).load().write.format("jdbc").options(
+            **options, dbtable=TARGET, batchsize="10000"
+        ).mode("append").save()
+
+    def result(self, rounds: int) -> dict[str, Any]:
+        """Medians and what they say of each other."""
+        seconds = {way: round(statistics.median(measured), 3) for way, measured in self.seconds.items()}
+        few, many = (seconds[f"ckpt_{batches}"] for batches in BATCHES)
+        size = scalar(self.dsn, f"SELECT round(avg(pg_column_size(o.*))) FROM {SOURCE} o")
+        return {
+            "seconds": seconds,
+            "ratios": {
+                "vs_psql_copy": {str(n): round(seconds[f"ckpt_{n}"] / seconds[PSQL], 3) for n in BATCHES},
+                "vs_spark_jdbc": {str(n): round(seconds[f"ckpt_{n}"] / seconds[JDBC], 3) for n in BATCHES},
+                "100_vs_20_batches": round(many / few, 3),
+            },
+            "rows": self.rows,
+            "row_bytes": int(size),
+            "rounds": rounds,
+            "cores": os.cpu_count(),
+            "lanes": LANES,
+            "measured": {way: [round(value, 3) for value in measured] for way, measured in self.seconds.items()},
+            "steps": {
+                n: {step: round(statistics.median(run.get(step, 0.0) for run in runs), 3) for step in runs[0]}
+                for n, runs in self.steps.items()
+            },
+        }
+
+
+def run(rounds: int, rows: int) -> dict[str, Any]:
+    """Measure and write the result.
+
+    :param rounds: counted rounds
+    :param rows: rows of the source
+    """
+    with PostgresServer() as server:
+        dsn = server.new_database()
+        _say(f"making {rows:,} rows")
+        make_source(dsn, SOURCE, rows)
+        ivy = Path("build/bench/ivy").absolute()
+        spark = local_session({"spark.jars.packages": DRIVER, "spark.jars.ivy": str(ivy)}, cores=LANES)
+        try:
+            with make_ledger(server.new_database()) as ledger:
+                bench = Bench(dsn, spark, ledger, rows)
+                for number in range(rounds + 1):
+                    _say(f"round {number} of {rounds}" if number else "warm-up")
+                    bench.round(counted=number > 0)
+                result = bench.result(rounds)
+        finally:
+            spark.stop()
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=2) + "\n")
+    return result
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.pg_to_pg", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="counted rounds (default: 5)")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows to move (default: 1,000,000)")
+    options = parser.parse_args(arguments)
+    result = run(options.rounds, options.rows)
+    print(json.dumps({name: result[name] for name in ("seconds", "ratios", "rows", "row_bytes", "rounds")}, indent=2))
+    _say(f"details: {RESULT}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

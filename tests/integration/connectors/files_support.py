@@ -1,0 +1,90 @@
+"""What the tests of the files source share: a directory, a pipeline on it, and a full pass of plan, locate and read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.files_reader import FilesReader
+from airflow_provider_ckpt.connectors.files_source import FilesSource
+from airflow_provider_ckpt.connectors.protocols import POSITION, Plan, PlanRequest, SourceFile, Todo
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask
+
+
+def pipeline(
+    path: Path | str, *, decode: str = "json", schema: str = "id bigint, name string", **source: Any
+) -> Pipeline:
+    """A pipeline that reads ``path``."""
+    return Pipeline.model_validate(
+        {
+            "name": "inbox",
+            "source": {"type": "files", "path": str(path), **source},
+            "transform": {"decode": decode, "schema": schema},
+            "sink": {"type": "delta", "path": "/nowhere"},
+        }
+    )
+
+
+@dataclass
+class Ledger:
+    """As much of a ledger as planning needs: the files found so far, and what is planned."""
+
+    pipeline: Pipeline
+    files: list[SourceFile] = field(default_factory=list)
+    planned: list[Range] = field(default_factory=list)
+    base: int = 0
+
+    @property
+    def end(self) -> int:
+        """Where planning goes on."""
+        return self.planned[-1].end if self.planned else self.base
+
+    def plan(self, number: int | None = None, max_records: int = 10**9, source: FilesSource | None = None) -> Plan:
+        """Plan what is new and remember it."""
+        request = PlanRequest([Todo("files", self.end)], number, max_records, self.files)
+        plan = (source or FilesSource(self.pipeline)).plan(request)
+        self.files += plan.files
+        self.planned += [batch.range for batch in plan.batches]
+        return plan
+
+    def tasks(self) -> Sequence[BatchTask]:
+        """Every planned batch, located."""
+        tasks = [BatchTask(BatchKey(1, "files", seq), span, 1) for seq, span in enumerate(self.planned)]
+        return FilesSource(self.pipeline).locate(tasks, self.files)
+
+    def read(self) -> list[list[tuple[int, bytes]]]:
+        """Position and bytes of every record, by batch."""
+        source = FilesSource(self.pipeline)
+        reader = FilesReader(self.pipeline, None, source.shape())
+        return [
+            [
+                (position, value)
+                for records in reader.read(task)
+                for position, value in zip(
+                    records.column(POSITION).to_pylist(), records.column("value").to_pylist(), strict=True
+                )
+            ]
+            for task in self.tasks()
+        ]
+
+    def values(self) -> list[bytes]:
+        """The bytes of every record."""
+        return [value for batch in self.read() for _, value in batch]
+
+
+def put(path: Path, data: bytes, at: int = 1_000) -> Path:
+    """A file with a known modification time, in seconds."""
+    path.write_bytes(data)
+    os.utime(path, (at, at))
+    return path
+
+
+def lines(first: int, count: int) -> bytes:
+    """JSON lines of ten bytes each, while ``id`` has one digit."""
+    return b"".join(b'{"id": %d}\n' % number for number in range(first, first + count))

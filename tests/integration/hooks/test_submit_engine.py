@@ -1,0 +1,128 @@
+"""The ``submit`` engine on a real Spark: starting, secrets, losing it, and leaving nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.protocols import Connection, Shape, SinkContext
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import ConfigError, EngineError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask, Wave
+from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+from airflow_provider_ckpt.spark.job import Job
+
+_SECRET = "correct-horse-battery"  # noqa: S105
+
+
+def _pipeline(folder: Path, select: str = "a + 1") -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": "numbers",
+            "source": {"type": "files", "path": str(folder)},
+            "transform": {"decode": "json", "schema": "a bigint", "select": {"b": select}},
+            "sink": {"type": "delta", "path": str(folder / "out")},
+        }
+    )
+
+
+def _job(pipeline: Pipeline) -> Job:
+    connection = Connection("db", "postgres", password=_SECRET)
+    shape = Shape(raw=True, columns=(("value", "binary"),))
+    return Job(pipeline.document(), SinkContext("ledger", pipeline.name, 1), shape, {"db": connection})
+
+
+def _go_on() -> None:
+    """A run's check that finds nothing wrong."""
+
+
+def _processes(needle: str) -> dict[int, str]:
+    """Command lines, by pid, of the processes that have ``needle`` in theirs."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if needle in line:
+                found[int(entry.name)] = line
+    return found
+
+
+def _gone(needle: str, seconds: float = 15) -> bool:
+    deadline = time.monotonic() + seconds
+    while _processes(needle) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not _processes(needle)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the engines of a test make their run directories."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
+    assert _gone(str(folder))
+
+
+def test_spark_starts_with_its_secrets_out_of_sight_and_its_loss_is_told(tmp_path: Path, runs: Path) -> None:
+    pipeline = _pipeline(tmp_path)
+    engine = SubmitEngine(pipeline)
+    engine.start(_job(pipeline))
+    try:
+        ready = engine.ready(_go_on)
+        (directory,) = runs.iterdir()
+        spark = _processes(str(directory))
+
+        assert ready.parallelism == os.cpu_count()
+        assert list(ready.columns) == ["b"]
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+        assert not (directory / "job.json").exists()
+        assert stat.S_IMODE((directory / "spark.properties").stat().st_mode) == 0o600
+        assert spark
+        assert not [line for line in spark.values() if _SECRET in line]
+
+        for pid, line in spark.items():
+            if "java" in line:
+                os.kill(pid, signal.SIGKILL)
+        with pytest.raises(EngineError, match="Spark ended unexpectedly"):
+            engine.run(Wave(1, [[BatchTask(BatchKey(1, "files", 0), Range(0, 5), 1)]], 5), _go_on)
+    finally:
+        engine.kill()
+
+
+def test_an_expression_that_names_no_column_is_refused_before_anything_is_sent(tmp_path: Path, runs: Path) -> None:
+    pipeline = _pipeline(tmp_path, select="zz + 1")
+    engine = SubmitEngine(pipeline)
+    engine.start(_job(pipeline))
+    try:
+        with pytest.raises(ConfigError, match=r"transform.select.b cannot be used.*zz"):
+            engine.ready(_go_on)
+    finally:
+        engine.kill()
+        assert runs.exists()
+
+
+def test_a_spark_that_cannot_start_says_why(tmp_path: Path, runs: Path) -> None:
+    document = _pipeline(tmp_path).document()
+    document["run"]["conf"] = {"spark.master": "local[nonsense]"}
+    pipeline = Pipeline.model_validate(document)
+    engine = SubmitEngine(pipeline)
+    engine.start(_job(pipeline))
+    try:
+        with pytest.raises(EngineError, match="local\\[nonsense"):
+            engine.ready(_go_on)
+    finally:
+        engine.kill()
+        assert runs.exists()

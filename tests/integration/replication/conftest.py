@@ -1,0 +1,27 @@
+"""A database with orders, and a replication of them that tests vary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.services.postgres import PostgresServer
+from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.tables import make_source, make_target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ORDERS = 1000
+
+
+@pytest.fixture
+def orders(spark: SparkSession, postgres_server: PostgresServer, postgres_database: str) -> Iterator[Replication]:
+    """1,000 orders, an empty target without a key, and a pipeline that cuts batches of 100."""
+    make_source(postgres_database, "orders", ORDERS)
+    make_target(postgres_database, "target")
+    with make_ledger(postgres_server.new_database()) as ledger:
+        replication = Replication(spark, ledger, postgres_database, orders_pipeline())
+        yield replication.changed(commit_strategy={"commit_interval": 100})

@@ -1,0 +1,101 @@
+"""Sends a few records through the transform and gives back what it made of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.protocols import Shape
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark import transform
+
+CONTROL = f"{c.LANE} int, {c.BATCH} int, __pos bigint, {c.READ} bigint, {c.FAILURE} string"
+DELIVERED = None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What became of one record.
+
+    :param verdict: None for one to deliver
+    :param row: its output columns
+    """
+
+    verdict: str | None
+    message: str | None
+    original: Mapping[str, Any] | None
+    row: Mapping[str, Any]
+
+
+class Transform:
+    """A transform under test.
+
+    :param keys: of the pipeline's ``transform``
+    :param error_handling: of the pipeline
+    :param table: DDL of a row source's columns; without it the source gives raw records
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        keys: Mapping[str, Any],
+        *,
+        error_handling: Mapping[str, Any] | None = None,
+        table: str | None = None,
+    ) -> None:
+        self._spark = spark
+        self._ddl = table or "value binary"
+        files, rows = (
+            {"type": "files", "path": "/in"},
+            {"type": "postgres", "connection": "c", "table": "t", "cursor": "id"},
+        )
+        self._pipeline = Pipeline.model_validate(
+            {
+                "name": "judged",
+                "source": rows if table else files,
+                "transform": dict(keys),
+                "sink": {"type": "delta", "path": "/out"},
+                "error_handling": dict(error_handling or {}),
+            }
+        )
+
+    def plan(self, records: Sequence[Sequence[Any]]) -> DataFrame:
+        """The transform over these rows, and a batch's marker behind them; nothing is evaluated yet."""
+        width = len(transform.parse_schema(self._ddl, "judged").fields)
+        rows = [(0, 0, position, None, None, *record) for position, record in enumerate(records)]
+        marker = (0, 0, None, len(rows), None, *[None] * width)
+        frame = self._spark.createDataFrame([*rows, marker], f"{CONTROL}, {self._ddl}")
+        fields = transform.parse_schema(self._ddl, "judged").fields
+        shape = Shape(self._ddl == "value binary", [(field.name, field.dataType.simpleString()) for field in fields])
+        return transform.apply(frame, self._pipeline, shape)
+
+    def rows(self, *records: Sequence[Any]) -> list[Judged]:
+        """What becomes of these rows, in order. Checks on the way that the marker passed untouched."""
+        *judged, marker = [row.asDict(recursive=True) for row in self.plan(records).collect()]
+        assert (marker[c.READ], marker[c.VERDICT], marker[c.ORIGINAL]) == (len(records), None, None)
+        assert [row["__pos"] for row in judged] == list(range(len(records)))
+        return [
+            Judged(
+                row[c.VERDICT],
+                row[c.MESSAGE],
+                row[c.ORIGINAL],
+                {
+                    name: value
+                    for name, value in row.items()
+                    if name not in {*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL}
+                },
+            )
+            for row in judged
+        ]
+
+    def raw(self, *records: bytes) -> list[Judged]:
+        """What becomes of these raw records, in order."""
+        return self.rows(*[(bytearray(record),) for record in records])
+
+    def verdicts(self, *records: bytes) -> list[str | None]:
+        """The verdicts alone."""
+        return [judged.verdict for judged in self.raw(*records)]

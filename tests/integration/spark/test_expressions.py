@@ -1,0 +1,200 @@
+"""``where`` and ``select`` give every record its own verdict; an expression that raises costs only its record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.spark.transform import guard, literal, quote
+from tests.integration.spark.judging import DELIVERED, Transform
+
+FAILED_WHERE, FAILED_SELECT = "FilterEvaluation", "TransformEvaluation"
+AB = "a int, b int"
+CODEGEN = "spark.sql.codegen.wholeStage"
+FACTORY = "spark.sql.codegen.factoryMode"
+SUBEXPRESSIONS = "spark.sql.subexpressionElimination.enabled"
+
+
+@pytest.fixture(params=["compiled", "expressions compiled", "interpreted", "subexpressions computed each time"])
+def each_way(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, evaluating expressions in each of the ways that Spark may choose."""
+    ways = {
+        "compiled": {},
+        "expressions compiled": {CODEGEN: "false"},
+        "interpreted": {CODEGEN: "false", FACTORY: "NO_CODEGEN"},
+        "subexpressions computed each time": {SUBEXPRESSIONS: "false"},
+    }
+    settings = ways[request.param]
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name in settings:
+        spark.conf.unset(name)
+
+
+def test_only_what_is_surely_wanted_passes_the_where(spark: SparkSession) -> None:
+    wanted = Transform(spark, {"where": "a > b"}, table=AB)
+    judged = wanted.rows((2, 1), (1, 2), (None, 1))
+    assert [item.verdict for item in judged] == [DELIVERED, "filtered", "filtered"]
+    assert [item.row for item in judged] == [{"a": 2, "b": 1}, {"a": None, "b": None}, {"a": None, "b": None}]
+    assert [item.original for item in judged] == [None] * 3
+
+
+def test_a_where_that_raises_rejects_that_record_alone(each_way: SparkSession) -> None:
+    ratio = Transform(each_way, {"where": "a / b > 1"}, table=AB)
+    judged = ratio.rows((4, 2), (4, 0), (1, 2), (9, 3))
+    assert [item.verdict for item in judged] == [DELIVERED, FAILED_WHERE, "filtered", DELIVERED]
+    assert (judged[1].message, judged[1].original) == ("where failed: a / b > 1", {"a": 4, "b": 0})
+
+
+RAISING = {
+    "cast of text": ("cast(t as int)", "12", "1x"),
+    "cast of a date": ("cast(t as date)", "2024-02-29", "2023-02-29"),
+    "overflow of a cast": ("cast(cast(t as bigint) as tinyint)", "127", "128"),
+    "overflow of an addition": ("cast(t as int) + 2147483647", "0", "1"),
+    "division by zero": ("10 / cast(t as int)", "5", "0"),
+    "remainder by zero": ("10 % cast(t as int)", "3", "0"),
+    "element out of bounds": ("split(t, ',')[1]", "a,b", "a"),
+    "decimal out of range": ("cast(t as decimal(3,1))", "12.5", "123.5"),
+    "a failed check": ("if(t = 'ok', t, raise_error('not ok'))", "ok", "no"),
+    "inside a lambda": ("transform(split(t, ','), x -> cast(x as int))[0]", "1,2", "1,z"),
+    "a date out of a pattern": ("to_timestamp(t, 'yyyy-MM-dd')", "2024-01-02", "02.01.2024"),
+}
+
+
+@pytest.mark.parametrize(("expression", "good", "bad"), RAISING.values(), ids=RAISING)
+def test_an_expression_that_raises_rejects_that_record_alone(
+    spark: SparkSession, expression: str, good: str, bad: str
+) -> None:
+    judged = Transform(spark, {"select": {"out": expression}}, table="t string").rows((good,), (bad,), (None,), (good,))
+    assert [item.verdict for item in judged][:2] == [DELIVERED, FAILED_SELECT]
+    assert judged[3].row["out"] is not None
+    assert (judged[1].message, judged[1].original) == (f"select out failed: {expression}", {"t": bad})
+
+
+def test_the_message_names_the_expression_that_raised(each_way: SparkSession) -> None:
+    select = {"double": "cast(a * 2 as tinyint)", "ratio": "a / b", "sum": "a + b"}
+    judged = Transform(each_way, {"select": select}, table=AB).rows((1, 1), (100, 1), (1, 0), (2147483647, 1))
+    assert [item.message for item in judged] == [
+        None,
+        "select double failed: cast(a * 2 as tinyint)",
+        "select ratio failed: a / b",
+        "select double failed: cast(a * 2 as tinyint)",
+    ]
+    assert judged[0].row == {"double": 2, "ratio": 1.0, "sum": 2}
+
+
+def test_one_raising_part_used_in_many_places_is_evaluated_only_behind_its_guard(each_way: SparkSession) -> None:
+    part = "cast(t as int)"
+    select = {"n": part, "next": f"{part} + 1", "half": f"{part} / 2", "again": f"if({part} > 0, {part}, -{part})"}
+    shared = Transform(each_way, {"where": f"{part} <> 0", "select": select}, table="t string")
+    judged = shared.rows(("4",), ("x",), ("0",), ("-6",))
+    assert [item.verdict for item in judged] == [DELIVERED, FAILED_WHERE, "filtered", DELIVERED]
+    assert judged[3].row == {"n": -6, "next": -5, "half": -3.0, "again": 6}
+
+
+def test_what_the_where_leaves_out_is_not_evaluated_further(each_way: SparkSession) -> None:
+    careful = Transform(each_way, {"where": "b <> 0", "select": {"ratio": "a / b"}}, table=AB)
+    judged = careful.rows((1, 0), (6, 3))
+    assert [item.verdict for item in judged] == ["filtered", DELIVERED]
+    assert judged[1].row == {"ratio": 2.0}
+
+
+def test_a_record_that_cannot_be_decoded_reaches_no_expression(each_way: SparkSession) -> None:
+    decoding = Transform(each_way, {"decode": "json", "schema": "n int", "where": "10 / n > 1", "select": {"n": "n"}})
+    assert decoding.verdicts(b"{", b'{"n":0}', b'{"n":100}', b'{"n":2}', b"{}") == [
+        "MessageDeserialization",
+        FAILED_WHERE,
+        "filtered",
+        DELIVERED,
+        "JsonPathNotFound",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["two words", "back`tick", 'quo"te', "semi;colon", "dotted.name", "select", "größe", "1st"]
+)
+def test_any_column_name_passes_in_and_out(spark: SparkSession, name: str) -> None:
+    column = quote(name)
+    table = f"{column} int"
+    assert Transform(spark, {"where": f"{column} > 0"}, table=table).rows((1,))[0].row == {name: 1}
+    assert Transform(spark, {"select": {name: f"{column} + 1"}}, table=table).rows((1,))[0].row == {name: 2}
+
+
+def test_text_of_every_kind_survives_in_messages(spark: SparkSession) -> None:
+    expression = "cast(concat(t, '\\\\ \" \\' \\n {x} $1') as int)"
+    (judged,) = Transform(spark, {"select": {"it's": expression}}, table="t string").rows(("a",))
+    assert judged.message == f"select it's failed: {expression}"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["rand()", "uuid()", "monotonically_increasing_id()", "spark_partition_id()", "a + cast(rand() as int)"],
+)
+@pytest.mark.parametrize("place", ["where", "select"])
+def test_a_nondeterministic_expression_is_refused(spark: SparkSession, expression: str, place: str) -> None:
+    keys = {"where": f"({expression}) is null"} if place == "where" else {"select": {"z": expression}}
+    with pytest.raises(ConfigError, match=rf"transform\.{place}.* is nondeterministic"):
+        Transform(spark, keys, table=AB).plan([(1, 1)])
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "row_number() over (partition by a order by b)",
+        "sum(a)",
+        "count(*)",
+        "explode(array(a, b))",
+        "(select max(id) from range(3))",
+        "a in (select id from range(3))",
+        "exists(select 1 from range(3) where id = a)",
+        "window(cast(a as timestamp), '1 minute').start",
+    ],
+)
+def test_an_expression_over_other_records_is_refused(spark: SparkSession, expression: str) -> None:
+    with pytest.raises(ConfigError, match=r"transform\.select\.z (needs other records|cannot be used)"):
+        Transform(spark, {"select": {"z": expression}}, table=AB).plan([(1, 1)])
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"where": "nosuch > 1"}, r"transform\.where cannot be used: .*`nosuch`"),
+        ({"where": "a +"}, r"transform\.where cannot be used: .*[Ss]yntax error"),
+        ({"select": {"z": "nosuch_function(a)"}}, r"transform\.select\.z cannot be used: .*nosuch_function"),
+        ({"select": {"z": "a), (b"}}, r"transform\.select\.z cannot be used"),
+        ({"where": "array(a)"}, r"transform.* cannot be used: .*DATATYPE_MISMATCH"),
+    ],
+)
+def test_an_expression_that_cannot_work_is_a_clear_error(spark: SparkSession, keys: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as raised:
+        Transform(spark, keys, table=AB).plan([(1, 1)])
+    assert "\n" not in str(raised.value)
+
+
+def test_a_schema_that_does_not_parse_is_a_clear_error(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match=r"transform\.schema does not parse: .*; ?|Write it as Spark DDL"):
+        Transform(spark, {"decode": "json", "schema": "id bigint, at nosuchtype"}).plan([(bytearray(b"{}"),)])
+
+
+def test_no_shuffle_and_no_sort_stand_in_the_way(spark: SparkSession) -> None:
+    keys = {"decode": "json", "schema": "n int, t string", "where": "n > 0", "select": {"t": "upper(t)"}}
+    frame = Transform(spark, keys).plan([(bytearray(b"{}"),)])
+    nodes = {
+        line.strip("+-:* ()0123456789").split()[0]
+        for line in frame._jdf.queryExecution().executedPlan().toString().splitlines()
+    }
+    assert nodes == {"Project", "Scan"}
+
+
+def test_the_guard_says_what_raises_and_never_raises(spark: SparkSession) -> None:
+    frame = spark.sql(f"select t, {guard('cast(t as int)')} as raises from values ('1'), ('x'), (null) as v(t)")
+    assert {row.t: row.raises for row in frame.collect()} == {"1": False, "x": True, None: False}
+
+
+def test_a_literal_is_the_text_it_was_made_from(spark: SparkSession) -> None:
+    text = "a'b\"c\\d\ne\rf\tg`h${x}"
+    assert spark.sql(f"select {literal(text)}").collect()[0][0] == text

@@ -1,0 +1,283 @@
+"""What the operators decide by themselves: which exception, which task's word, which branch."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    DownstreamTasksSkipped,
+    TaskDeferred,
+)
+
+from airflow_provider_ckpt.config.load import build
+from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.errors import (
+    CkptError,
+    ConfigError,
+    EngineError,
+    LeaseBusyError,
+    LedgerUnavailableError,
+    SinkError,
+    StaleEpochError,
+)
+from airflow_provider_ckpt.operators.base import CkptOperator, airflow_error
+from airflow_provider_ckpt.operators.leaves import dead_letters_at
+from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
+from tests.unit.airflow.test_task_group import PIPELINE
+
+
+class HeldRun:
+    """A run as ``attach`` gives it, that has nothing to do but report."""
+
+    def __init__(self, summary: RunSummary, due: list[datetime | None] | None = None) -> None:
+        self.summary = summary
+        self.epoch = summary.epoch
+        self.released: bool | None = None
+        self.executed: list[bool] = []
+        self._due = due or [None]
+
+    def next_due(self) -> datetime | None:
+        return self._due[min(len(self.executed), len(self._due) - 1)]
+
+    def execute(self, engine: object, *, rounds: bool, plan_on: bool = True) -> None:
+        self.executed.append(rounds)
+
+    def settle(self) -> None:
+        """Nothing is left."""
+
+    def finish(self, *, release: bool) -> RunSummary:
+        self.released = release
+        return self.summary
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+
+class Task:
+    """A task of the group in a context of its own, on a run that is given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, run: HeldRun, **handed: Any) -> None:
+        from airflow_provider_ckpt.replication import run as replication
+
+        with DAG("replication", schedule=None) as dag:
+            CkptReplicationTaskGroup("orders", pipeline=PIPELINE, deferrable=handed.pop("deferrable", False))
+        self.task: Any = dag.get_task(f"orders.{name}")
+        self.pushed: dict[str, Any] = {}
+        xcom = {f"orders.{task}": value for task, value in handed.items()}
+        ti = SimpleNamespace(
+            xcom_pull=lambda task_ids: xcom.get(task_ids),
+            xcom_push=lambda key, value: self.pushed.update({key: value}),
+            task=self.task,
+            map_index=-1,
+        )
+        self.context: Any = {"ti": ti, "dag_run": SimpleNamespace(dag_id="replication", run_id="one")}
+        monkeypatch.setattr(replication, "attach", lambda setup, epoch: run)
+        monkeypatch.setattr("airflow_provider_ckpt.operators.base.open_ledger", lambda _: NoLedger())
+
+    def skipped_by(self, act: Any) -> set[str]:
+        with pytest.raises(DownstreamTasksSkipped) as skipped:
+            act()
+        return {task.removeprefix("orders.") for task, _ in skipped.value.tasks}
+
+
+class NoLedger:
+    """Opened and closed, never asked."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+
+def handed(epoch: int = 1, planned: int = 3, **summary: Any) -> dict[str, Any]:
+    return {"epoch": epoch, "planned": planned, "summary": RunSummary("orders", epoch, **summary).to_json()}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConfigError("x"), AirflowFailException),
+        (StaleEpochError("x"), AirflowFailException),
+        (SinkError("x", sqlstate="42501"), AirflowFailException),
+        (SinkError("x", recoverable=True), AirflowException),
+        (SinkError("x", whole=True), AirflowException),
+        (LeaseBusyError("x"), AirflowException),
+        (LedgerUnavailableError("x"), AirflowException),
+        (EngineError("x"), AirflowException),
+    ],
+)
+def test_only_what_may_pass_is_left_to_airflows_retries(error: CkptError, expected: type[Exception]) -> None:
+    assert type(airflow_error(error)) is expected
+
+
+def test_a_path_is_relative_to_the_dag_files_folder(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        "name: p\nsource: {type: files, path: /in}\nsink: {type: delta, path: /out}\n"
+        "transform: {decode: json, schema: id bigint}\n"
+    )
+    with DAG("d", schedule=None) as dag:
+        task = CkptOperator(task_id="t", pipeline="p.yaml")
+    dag.fileloc = str(tmp_path / "dag.py")
+
+    assert task.load_pipeline().name == "p"
+
+
+def test_an_empty_declaration_is_refused_when_the_dag_is_parsed() -> None:
+    with pytest.raises(ConfigError, match="pipeline is empty"):
+        CkptOperator(task_id="t", pipeline=" ")
+
+
+def test_a_killed_task_stops_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = CkptOperator(task_id="t", pipeline=PIPELINE)
+    task.on_kill()
+    stopped: list[str] = []
+    monkeypatch.setattr(task.make_engine(build(PIPELINE)), "kill", lambda: stopped.append("Spark"))
+
+    task.on_kill()
+
+    assert stopped == ["Spark"]
+
+
+def test_submit_is_skipped_where_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = HeldRun(RunSummary("orders", 1))
+    task = Task(monkeypatch, "submit", run, plan=handed(planned=0))
+
+    with pytest.raises(AirflowSkipException, match="no Spark"):
+        task.task.execute(task.context)
+
+    assert run.executed == []
+
+
+def test_settle_takes_plans_word_where_submit_was_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(monkeypatch, "settle", HeldRun(RunSummary("orders", 1)), plan=handed(planned=0))
+
+    assert task.task.execute(task.context)["summary"]["route"] == ["done"]
+
+
+def test_a_cleared_run_is_not_misled_by_what_an_older_epoch_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(monkeypatch, "dead_letters", HeldRun(RunSummary("orders", 2)), route=handed(2), retry=handed(1))
+
+    assert task.task.previous(task.context)["epoch"] == 2
+
+
+def test_dead_letters_of_an_earlier_task_are_not_forgotten_by_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = handed(records=Counts(10, 9, 0, 1), batches=2)
+    task = Task(monkeypatch, "settle", HeldRun(RunSummary("orders", 1, route=["done"])), submit=before)
+
+    summary = task.task.execute(task.context)["summary"]
+
+    assert summary["route"] == ["dead_letters", "done"]
+    assert summary["records"]["dead_lettered"] == 1
+    assert summary["batches"] == 2
+
+
+def test_route_releases_the_lease_and_skips_what_it_did_not_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = HeldRun(RunSummary("orders", 1, route=["done"]))
+    task = Task(monkeypatch, "route", run, settle=handed(route=["done"]))
+
+    assert task.skipped_by(lambda: task.task.execute(task.context)) == {"retry", "dead_letters", "hold"}
+    assert run.released is True
+    assert task.pushed["return_value"]["summary"]["route"] == ["done"]
+
+
+def test_route_leaves_the_lease_and_every_leaf_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = HeldRun(RunSummary("orders", 1, route=["retry"]))
+    task = Task(monkeypatch, "route", run, settle=handed(route=["retry"]))
+
+    returned = task.task.execute(task.context)
+
+    assert returned == task.pushed["return_value"]
+    assert returned["summary"]["route"] == ["retry"]
+    assert run.released is False
+
+
+def test_retry_runs_the_later_rounds_in_place_and_branches_on_the_run_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = HeldRun(RunSummary("orders", 1, route=["done"]))
+    task = Task(monkeypatch, "retry", run, route=handed(records=Counts(10, 9, 0, 1), route=["dead_letters", "retry"]))
+
+    assert task.skipped_by(lambda: task.task.execute(task.context)) == {"hold"}
+    assert run.executed == [True]
+    assert run.released is True
+
+
+def test_retry_defers_to_the_next_round_and_keeps_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    due = datetime.now(UTC) + timedelta(minutes=1)
+    run = HeldRun(RunSummary("orders", 1, route=["retry"]), [due])
+    task = Task(monkeypatch, "retry", run, route=handed(route=["retry"]), deferrable=True)
+
+    with pytest.raises(TaskDeferred) as deferred:
+        task.task.execute(task.context)
+
+    assert deferred.value.trigger.moment == due
+    assert deferred.value.method_name == "resume"
+    assert run.executed == []
+    assert run.released is False
+
+
+def test_retry_resumes_when_the_round_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = HeldRun(RunSummary("orders", 1, route=["done"]), [datetime.now(UTC), None])
+    task = Task(monkeypatch, "retry", run, deferrable=True)
+
+    skipped = task.skipped_by(lambda: task.task.resume(task.context, None, handed(route=["retry"])))
+
+    assert skipped == {"dead_letters", "hold"}
+    assert run.executed == [False]
+    assert run.released is True
+
+
+def test_what_is_left_when_the_time_budget_is_over_chooses_no_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = HeldRun(RunSummary("orders", 1, route=["retry"]))
+    task = Task(monkeypatch, "retry", run, route=handed(route=["retry"]))
+
+    assert task.skipped_by(lambda: task.task.execute(task.context)) == {"done", "dead_letters", "hold"}
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_hold_fails_the_run_where_the_pipeline_says_so(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    run = HeldRun(RunSummary("orders", 1))
+    task = Task(monkeypatch, "hold", run, route=handed(batches_by_state={"held": 2}))
+    task.task.pipeline = {**PIPELINE, "run": {"fail_on_hold": fails}}
+
+    if fails:
+        with pytest.raises(AirflowFailException, match="2 batches are held"):
+            task.task.execute(task.context)
+    else:
+        assert task.task.execute(task.context) == {"held": 2}
+
+
+def test_the_dead_letters_task_counts_them_and_says_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = handed(records=Counts(10, 9, 0, 1), errors={"Sink": 1})
+    task = Task(monkeypatch, "dead_letters", HeldRun(RunSummary("orders", 1)), route=before)
+
+    told = task.task.execute(task.context)
+
+    assert told["dead_lettered"] == 1
+    assert told["errors"] == {"Sink": 1}
+    assert told["where"] == "table ckpt_sink_dead_letter of connection warehouse"
+
+
+def test_dead_letters_of_a_delta_table_are_beside_it() -> None:
+    pipeline = build(
+        {
+            "name": "flights",
+            "source": {"type": "files", "path": "/in"},
+            "transform": {"decode": "json", "schema": "id bigint"},
+            "sink": {"type": "delta", "path": "/lake/flights"},
+        }
+    )
+    assert dead_letters_at(pipeline) == "the JSON lines under /lake/flights.dead_letters/flights"

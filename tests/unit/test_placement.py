@@ -1,0 +1,46 @@
+"""A test that stands in the wrong place, or says that it is of another kind, fails the collection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.placement import pytest_collection_modifyitems
+
+TESTS = Path(__file__).parents[1]
+
+
+class Item:
+    """What the hook asks of a collected test."""
+
+    def __init__(self, path: str, *markers: str) -> None:
+        self.path = TESTS / path
+        self.nodeid = path
+        self.markers = list(markers)
+
+    def iter_markers(self) -> list[pytest.Mark]:
+        return [getattr(pytest.mark, name).mark for name in self.markers]
+
+    def add_marker(self, name: str) -> None:
+        self.markers.append(name)
+
+
+def collect(item: Item) -> list[str]:
+    pytest_collection_modifyitems([cast("Any", item)])
+    return item.markers
+
+
+def test_a_test_gets_the_marker_of_its_directory() -> None:
+    assert collect(Item("integration/spark/test_it.py")) == ["integration"]
+
+
+def test_a_test_outside_of_the_three_directories_is_refused() -> None:
+    with pytest.raises(pytest.UsageError, match="belongs into one of tests/{unit,integration,system}"):
+        collect(Item("test_stray.py"))
+
+
+def test_a_test_that_claims_another_kind_is_refused() -> None:
+    with pytest.raises(pytest.UsageError, match="is marked system but stands in tests/unit"):
+        collect(Item("unit/test_it.py", "system"))
