@@ -159,36 +159,3 @@ def reading(engine: Engine, place: str) -> Iterator[Connection]:
             yield connection.execution_options(ckpt_begin="BEGIN")
         else:
             yield connection.execution_options(isolation_level="REPEATABLE READ")
-
-
-def upsert(connection: Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
-    """Insert rows, and where the primary key is taken, overwrite; one statement for all of them."""
-    if not rows:
-        return
-    keys = [column.name for column in table.primary_key]
-    if connection.dialect.name == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-
-        statement = sqlite_insert(table)
-        values = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=values), rows)
-    else:
-        from sqlalchemy.dialects.postgresql import insert as postgres_insert
-
-        pg = postgres_insert(table)
-        values = {name: pg.excluded[name] for name in rows[0] if name not in keys}
-        connection.execute(pg.on_conflict_do_update(index_elements=keys, set_=values), rows)
-
-
-def insert_missing(connection: Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
-    """Insert rows, and leave those whose primary key is taken as they are."""
-    if not rows:
-        return
-    if connection.dialect.name == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-
-        connection.execute(sqlite_insert(table).on_conflict_do_nothing(), rows)
-    else:
-        from sqlalchemy.dialects.postgresql import insert as postgres_insert
-
-        connection.execute(postgres_insert(table).on_conflict_do_nothing(), rows)

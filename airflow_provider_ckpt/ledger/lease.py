@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.core.partition import Phase
 from airflow_provider_ckpt.ledger import tables
-from airflow_provider_ckpt.ledger.engine import insert_missing
+from airflow_provider_ckpt.ledger.bulk import insert_missing
 from airflow_provider_ckpt.ledger.records import Lease
 
 _L = tables.lease.c

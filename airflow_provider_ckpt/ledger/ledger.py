@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt
+from airflow_provider_ckpt.ledger import bulk, migrate, planning, reads, reconciling, settling, tables, trail
 from airflow_provider_ckpt.ledger import engine as engines
 from airflow_provider_ckpt.ledger import lease as leases
-from airflow_provider_ckpt.ledger import migrate, planning, reads, reconciling, settling, tables, trail
 from airflow_provider_ckpt.ledger import receipts as ranges
 from airflow_provider_ckpt.ledger.records import Lease, PartitionRecord, RangeReceipt, Reconciliation, Settlement
 from airflow_provider_ckpt.ledger.work import Work
@@ -105,7 +105,7 @@ class Ledger:
             lease, detail = leases.acquire(connection, pipeline, owner, ttl, at_least, is_dead)
             taken = detail["why"] in ("expired", "owner is dead")
             kind = "lease_taken_over" if taken else "lease_acquired"
-            connection.execute(tables.event.insert(), [trail.row(lease, leases.now(connection), kind, detail)])
+            bulk.insert(connection, tables.event, [trail.row(lease, leases.now(connection), kind, detail)])
         return lease
 
     def renew(self, lease: Lease) -> None:
@@ -121,7 +121,7 @@ class Ledger:
         with self._writing() as connection:
             if leases.release(connection, lease):
                 moment = leases.now(connection)
-                connection.execute(tables.event.insert(), [trail.row(lease, moment, "lease_released", {})])
+                bulk.insert(connection, tables.event, [trail.row(lease, moment, "lease_released", {})])
 
     def attach(self, pipeline: str, epoch: int, owner: str) -> Lease:
         """Carry on the lease that another process of the same run acquired, and renew it.

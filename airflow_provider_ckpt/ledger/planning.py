@@ -11,7 +11,7 @@ from airflow_provider_ckpt.connectors.protocols import Plan, SourceFile, SourceP
 from airflow_provider_ckpt.core.batch import Batch, BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.ledger import store, tables, trail
+from airflow_provider_ckpt.ledger import bulk, store, tables, trail
 from airflow_provider_ckpt.ledger.work import Work
 
 
@@ -28,7 +28,7 @@ def declare(work: Work, document: Mapping[str, Any]) -> None:
         "before": {key: before[key] for key in changed if key in before},
         "after": {key: document[key] for key in changed if key in document},
     }
-    work.connection.execute(tables.event.insert(), [trail.row(work.lease, work.now, "declared", detail)])
+    bulk.insert(work.connection, tables.event, [trail.row(work.lease, work.now, "declared", detail)])
 
 
 def start_partitions(work: Work, partitions: Mapping[SourcePartition, int]) -> None:
@@ -55,9 +55,10 @@ def start_partitions(work: Work, partitions: Mapping[SourcePartition, int]) -> N
     if not fresh:
         return
     pipeline = work.lease.pipeline
-    work.connection.execute(tables.partition.insert(), [item.row(pipeline) for item in fresh])
-    work.connection.execute(
-        tables.generation.insert(),
+    bulk.insert(work.connection, tables.partition, [item.row(pipeline) for item in fresh])
+    bulk.insert(
+        work.connection,
+        tables.generation,
         [
             {
                 "pipeline": pipeline,
@@ -73,7 +74,7 @@ def start_partitions(work: Work, partitions: Mapping[SourcePartition, int]) -> N
     detail = {
         "partitions": {item.partition.id: {"base": item.partition.base, "identity": item.identity} for item in fresh}
     }
-    work.connection.execute(tables.event.insert(), [trail.row(work.lease, work.now, "partitions_started", detail)])
+    bulk.insert(work.connection, tables.event, [trail.row(work.lease, work.now, "partitions_started", detail)])
 
 
 def plan(work: Work, found: Plan) -> list[Batch]:
@@ -124,8 +125,9 @@ def _add_files(work: Work, files: Sequence[SourceFile]) -> None:
                 hint="Another run has discovered files meanwhile; run again.",
             )
         ordinal, base = ordinal + 1, base + file.size
-    work.connection.execute(
-        tables.source_file.insert(),
+    bulk.insert(
+        work.connection,
+        tables.source_file,
         [
             {
                 "pipeline": pipeline,

@@ -6,6 +6,7 @@ A receipt is the truth; everything else only says that an attempt is over and it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import (
@@ -66,7 +67,7 @@ def settle(work: Work, outcomes: Sequence[Outcome], *, policy: Policy, unit: Cal
         if batch is None or batch.attempts != outcome.attempt:
             work.events.append(_ignored(outcome))
         elif outcome.outcome is AttemptOutcome.FAILED:
-            error = outcome.error or UNREPORTED
+            error = _storable(outcome.error or UNREPORTED)
             decision = decide(batch, error, policy, now=work.now, unit=unit())
             _carry_out(work, batch, error, decision)
             decisions[outcome.key] = decision
@@ -78,6 +79,12 @@ def settle(work: Work, outcomes: Sequence[Outcome], *, policy: Policy, unit: Cal
     return Settlement(
         [receipt for receipt, _ in fresh], decisions, errors.get(Halt), errors.get(FailRun), work.checkpoint
     )
+
+
+def _storable(error: ErrorInfo) -> ErrorInfo:
+    """The error without characters that no database takes; a message may quote the record that it is about."""
+    message = error.message.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+    return error if message == error.message else replace(error, message=message)
 
 
 def _carry_out(work: Work, batch: Batch, error: ErrorInfo, decision: Decision) -> None:

@@ -17,11 +17,10 @@ from airflow_provider_ckpt.core.batch import VERDICT_STATE, AttemptOutcome, Batc
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.partition import Partition, Phase
 from airflow_provider_ckpt.ledger import receipts, tables
-from airflow_provider_ckpt.ledger.engine import upsert
+from airflow_provider_ckpt.ledger.bulk import among, insert, upsert
 from airflow_provider_ckpt.ledger.records import PartitionRecord
 from airflow_provider_ckpt.ledger.rows import BATCH_COLUMNS, batch_from, batch_row
 
-_CHUNK = 10_000
 _P = tables.partition.c
 _B = tables.batch.c
 _A = tables.attempt.c
@@ -130,7 +129,7 @@ def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: d
         changed += [batch for seq, batch in after.items() if item.before.get(seq) is not batch]
         gone = [seq for seq in item.before if seq not in after]
         _end_attempts(connection, pipeline, item, after, now)
-        for table in (tables.batch, tables.attempt):
+        for table in (tables.batch, tables.attempt) if gone else ():
             _delete(connection, table, pipeline, item.partition, gone)
     upsert(connection, tables.batch, [batch_row(pipeline, batch) for batch in changed])
     receipts.write(connection, pipeline, [batch for item in items for batch in item.merged])
@@ -153,8 +152,7 @@ def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch
         }
         for batch in batches
     ]
-    if rows:
-        connection.execute(tables.attempt.insert(), rows)
+    insert(connection, tables.attempt, rows)
 
 
 def _end_attempts(
@@ -166,18 +164,17 @@ def _end_attempts(
             ending = item.ended.get(seq) or (_outcome(after[seq]), None)
             groups.setdefault(ending, []).append(seq)
     for (outcome, error), seqs in groups.items():
-        for chunk in _chunks(seqs):
-            connection.execute(
-                tables.attempt.update()
-                .where(
-                    _A.pipeline == pipeline,
-                    _A.generation == item.partition.generation,
-                    _A.partition == item.partition.id,
-                    _A.seq.in_(chunk),
-                    _A.outcome.is_(None),
-                )
-                .values(outcome=outcome.value, error_type=error.value if error else None, ended_at=now)
+        connection.execute(
+            tables.attempt.update()
+            .where(
+                _A.pipeline == pipeline,
+                _A.generation == item.partition.generation,
+                _A.partition == item.partition.id,
+                among(connection, _A.seq, seqs),
+                _A.outcome.is_(None),
             )
+            .values(outcome=outcome.value, error_type=error.value if error else None, ended_at=now)
+        )
 
 
 def _outcome(batch: Batch) -> AttemptOutcome:
@@ -186,16 +183,11 @@ def _outcome(batch: Batch) -> AttemptOutcome:
 
 def _delete(connection: Connection, table: sa.Table, pipeline: str, partition: Partition, seqs: list[int]) -> None:
     columns = table.c
-    for chunk in _chunks(seqs):
-        connection.execute(
-            table.delete().where(
-                columns.pipeline == pipeline,
-                columns.generation == partition.generation,
-                columns.partition == partition.id,
-                columns.seq.in_(chunk),
-            )
+    connection.execute(
+        table.delete().where(
+            columns.pipeline == pipeline,
+            columns.generation == partition.generation,
+            columns.partition == partition.id,
+            among(connection, columns.seq, seqs),
         )
-
-
-def _chunks(seqs: list[int]) -> Iterable[list[int]]:
-    return (seqs[at : at + _CHUNK] for at in range(0, len(seqs), _CHUNK))
+    )

@@ -12,8 +12,8 @@ from sqlalchemy.engine import Connection
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import ErrorType, LedgerStateError
 from airflow_provider_ckpt.core.partition import Event, Partition, Phase
+from airflow_provider_ckpt.ledger import bulk, store, tables, trail
 from airflow_provider_ckpt.ledger import lease as leases
-from airflow_provider_ckpt.ledger import store, tables, trail
 from airflow_provider_ckpt.ledger.records import Lease
 
 
@@ -103,4 +103,4 @@ class Work:
         store.write(self.connection, self.lease.pipeline, self.changing, self.now)
         rows = trail.noteworthy(self.lease, self.now, self.events)
         rows.append(trail.row(self.lease, self.now, kind, detail))
-        self.connection.execute(tables.event.insert(), rows)
+        bulk.insert(self.connection, tables.event, rows)

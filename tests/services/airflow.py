@@ -81,7 +81,7 @@ class AirflowServices:
 
     # Life
 
-    def start(self, seconds: float = 120) -> Self:
+    def start(self, seconds: float = 300) -> Self:
         """Make the metadata database and the ledger, start every service, and wait until the API answers.
 
         :param seconds: how long to wait at most
@@ -136,7 +136,7 @@ class AirflowServices:
             raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
         return done
 
-    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, *, seconds: float = 60) -> str:
+    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, *, seconds: float = 180) -> str:
         """Trigger a DAG, waiting first until it has been parsed, and return the run's id.
 
         :param seconds: how long to wait for the DAG at most
@@ -146,7 +146,7 @@ class AirflowServices:
         run_id: str = self.api("POST", f"/dags/{quote(dag_id)}/dagRuns", body)["dag_run_id"]
         return run_id
 
-    def wait(self, dag_id: str, run_id: str, timeout: float = 180) -> str:
+    def wait(self, dag_id: str, run_id: str, timeout: float = 900) -> str:
         """Wait until a DAG run has ended; its state, ``success`` or ``failed``.
 
         :param timeout: seconds to wait at most
@@ -230,7 +230,7 @@ class AirflowServices:
                 raise TimeoutError(f"{otherwise} within {seconds:.0f} s\n{tails}")
             time.sleep(0.25)
 
-    def _tail(self, name: str, lines: int = 40) -> str:
+    def _tail(self, name: str, lines: int = 15) -> str:
         return "\n".join((self.home / f"{name}.log").read_text(errors="replace").splitlines()[-lines:])
 
 

@@ -37,7 +37,7 @@ def test_a_test_gets_the_marker_of_its_directory() -> None:
 
 
 def test_a_test_outside_of_the_three_directories_is_refused() -> None:
-    with pytest.raises(pytest.UsageError, match="belongs into one of tests/{unit,integration,system}"):
+    with pytest.raises(pytest.UsageError, match=r"belongs into one of tests/{unit,integration,system}"):
         collect(Item("test_stray.py"))
 
 
