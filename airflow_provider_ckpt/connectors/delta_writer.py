@@ -46,6 +46,7 @@ from airflow_provider_ckpt.core.errors import (
     ErrorInfo,
     ErrorType,
     FencedError,
+    SinkError,
 )
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
@@ -109,6 +110,13 @@ class DeltaWriter:
             if errors:
                 rows = _without(rows, errors)
                 letters = sorted([*letters, *content.original(errors)], key=lambda letter: letter.position)
+        counts = content.counts(len(letters) - len(content.letters))
+        if not counts.balanced:
+            raise SinkError(
+                f"SumIdentity: of {counts.read} records read, {counts.delivered} are to be delivered, "
+                f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent.",
+                batch=str(task.key),
+            )
         data = rows.drop_columns([POSITION]) if rows.num_columns > 1 else None
         written: list[Path] = []
         try:
@@ -121,7 +129,7 @@ class DeltaWriter:
             task.range,
             task.bound,
             _VERDICTS[task.instruction],
-            content.counts(len(letters) - len(content.letters)),
+            counts,
             file,
             letters_file,
             schema_text(data.schema) if data is not None else None,

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files_cut import Piece, by_count, by_size
@@ -70,13 +71,11 @@ class FilesSource:
         if partition != PARTITION:
             raise ConfigError(f"a files source has no partition {partition}.", pipeline=self._pipeline.name)
         self._at_start = discover(self._path, ())
-        total = _total(self._at_start)
         if start_from in ("earliest", "latest"):
-            return 0 if start_from == "earliest" else total
-        if not 0 <= int(start_from) <= total:
+            return 0 if start_from == "earliest" else _total(self._at_start)
+        if int(start_from) < 0:
             raise ConfigError(
-                f"source.start_from: {start_from} is not a position in the {total} bytes that are there now.",
-                pipeline=self._pipeline.name,
+                f"source.start_from: {start_from} is before the first byte, which is 0.", pipeline=self._pipeline.name
             )
         return int(start_from)
 
@@ -93,8 +92,6 @@ class FilesSource:
         batches: list[PlannedBatch] = []
         planned = 0
         for todo in request.todo:
-            if not request.files:
-                self._check_start(files, todo.start)
             for file, piece in self._pieces(files, todo, request.records_per_batch):
                 if batches and planned + piece.records > request.max_records:
                     return Plan(batches, new, bounds, more=True)
@@ -145,6 +142,7 @@ class FilesSource:
             verify(file.path, file.size, file.etag)
             try:
                 with Path(file.path).open("rb") as handle:
+                    self._check_boundary(handle, file, first)
                     if self._header:
                         data, ends = next(scan(handle, 0, file.size, quoted=True, block=1 << 20))
                         check_header(self._pipeline, file.path, data[: int(ends[0])] if len(ends) else data)
@@ -157,17 +155,15 @@ class FilesSource:
             except OSError as error:
                 raise unreadable(file.path, file.size, file.etag, error) from error
 
-    def _check_start(self, files: Sequence[SourceFile], position: int) -> None:
-        for file, start, _ in _overlapping(files, position, position + 1):
-            with Path(file.path).open("rb") as handle:
-                handle.seek(max(start - 1, 0))
-                if start and handle.read(1) != b"\n":
-                    raise SourceError(
-                        f"position {position} is byte {start} of {file.path}, where no record begins.",
-                        pipeline=self._pipeline.name,
-                        position=position,
-                        hint="Start from earliest or latest, or from the first byte of a record.",
-                    )
+    def _check_boundary(self, handle: BinaryIO, file: SourceFile, start: int) -> None:
+        handle.seek(max(start - 1, 0))
+        if start and handle.read(1) != b"\n":
+            raise SourceError(
+                f"position {file.base + start} is byte {start} of {file.path}, where no record begins.",
+                pipeline=self._pipeline.name,
+                position=file.base + start,
+                hint="Start from earliest or latest, or from the first byte of a record.",
+            )
 
 
 def _total(files: Sequence[SourceFile]) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres_common import error_info, open_adbc, quote, raised, require
 from airflow_provider_ckpt.connectors.postgres_table import Table, adbc_fetch, describe
-from airflow_provider_ckpt.connectors.postgres_types import DAY, INTEGERS, CursorKind, value_sql
+from airflow_provider_ckpt.connectors.postgres_types import DAY, FIRST_DAY, INTEGERS, CursorKind, value_sql
 from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
 from airflow_provider_ckpt.core.errors import ErrorType, SourceError
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 _SETTINGS = {"work_mem": "64MB", "default_transaction_read_only": "on"}
 """A lane sorts one batch at most, so it may as well do it in memory."""
-
-_FIRST_MICROSECOND = -210_866_803_200_000_000
-"""PostgreSQL's first timestamp; what the driver gives for ``infinity`` lies before it."""
 
 
 class PostgresReader:
@@ -122,15 +119,16 @@ class PostgresReader:
             self._refuse_infinity(task, names, batch, positions)
         return pa.RecordBatch.from_arrays([positions, *batch.columns[: len(names)]], names=[POSITION, *names])
 
+    # What the driver gives for infinity, of either sign, lies before PostgreSQL's first day.
     def _refuse_infinity(self, task: BatchTask, names: list[str], batch: pa.RecordBatch, positions: pa.Array) -> None:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         for name, values in zip(names, batch.columns, strict=False):
             if pa.types.is_timestamp(values.type):
-                outside = pc.less(values.cast(pa.int64()), _FIRST_MICROSECOND)
+                outside = pc.less(values.cast(pa.int64()), FIRST_DAY * DAY)
             elif pa.types.is_date(values.type):
-                outside = pc.less(values.cast(pa.int32()), _FIRST_MICROSECOND // DAY)
+                outside = pc.less(values.cast(pa.int32()), FIRST_DAY)
             else:
                 continue
             if pc.any(outside).as_py():

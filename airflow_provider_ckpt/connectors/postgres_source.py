@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.postgres_bound import Candidate, candidate
 from airflow_provider_ckpt.connectors.postgres_common import error_info, open_psycopg, quote, raised, require
 from airflow_provider_ckpt.connectors.postgres_cut import Cutter
 from airflow_provider_ckpt.connectors.postgres_table import Fetch, Table, describe, psycopg_fetch
-from airflow_provider_ckpt.connectors.postgres_types import SPARK_TYPES, CursorKind, position_sql
+from airflow_provider_ckpt.connectors.postgres_types import LEAST, SPARK_TYPES, CursorKind
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
     Plan,
@@ -85,19 +85,16 @@ class PostgresSource:
             return [SourcePartition(table.label, f"{system}/{database}/{table.oid}")]
 
     def start(self, partition: str, start_from: str | int) -> int:  # noqa: ARG002 - the table is the only partition
-        """The base: a position as it stands, one past the greatest for ``latest``, and for ``earliest`` 0 or, where the
-        table reaches below it, its smallest position (a smaller one than is visible now may still be committed)."""
+        """The base: a position as it stands, one past the greatest for ``latest``, and the type's least for ``earliest``.
+
+        The least visible position would not do: a transaction that has not committed yet may hold smaller ones.
+        """
         if isinstance(start_from, int):
             return start_from
         with self._session() as fetch:
             table = self._table(fetch)
-            if start_from == "latest":
-                return candidate(fetch, table, self._cursor) or 0
-            kind = CursorKind(table.by_name[self._cursor].base_type)
-            least = (
-                f"SELECT {position_sql(kind, 'c')} FROM (SELECT min({quote(self._cursor)}) AS c FROM {table.sql}) AS m"
-            )
-            return min(int(fetch(least, [])[0][0] or 0), 0)
+            least = LEAST[CursorKind(table.by_name[self._cursor].base_type)]
+            return least if start_from == "earliest" else candidate(fetch, table, self._cursor) or least
 
     def shape(self) -> Shape:
         """The table's columns (or those the pipeline names) and their Spark types."""

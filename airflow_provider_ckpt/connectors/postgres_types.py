@@ -40,8 +40,18 @@ INTEGERS = frozenset({CursorKind.INT2, CursorKind.INT4, CursorKind.INT8})
 DAY = 86_400_000_000
 """Microseconds of a day."""
 
-_FIRST_DAY = -2_440_588
+FIRST_DAY = -2_440_588
 """PostgreSQL's first date (4714-11-24 BC), in days since 1970-01-01."""
+
+LEAST = {
+    CursorKind.INT2: -(2**15),
+    CursorKind.INT4: -(2**31),
+    CursorKind.INT8: -(2**63),
+    CursorKind.DATE: FIRST_DAY * DAY,
+    CursorKind.TIMESTAMP: FIRST_DAY * DAY,
+    CursorKind.TIMESTAMPTZ: FIRST_DAY * DAY,
+}
+"""The smallest position that a cursor can have."""
 
 
 def position_sql(kind: CursorKind, column: str) -> str:
@@ -62,8 +72,8 @@ def value_sql(kind: CursorKind, position: int) -> str:
     if kind in INTEGERS:
         return f"'{position:d}'::bigint"
     days, microseconds = divmod(position, DAY)
-    if days < _FIRST_DAY:
-        days, microseconds = _FIRST_DAY, 0
+    if days < FIRST_DAY:
+        days, microseconds = FIRST_DAY, 0
     if kind is CursorKind.DATE:
         return f"(date '1970-01-01' + {days + (microseconds > 0):d})"
     naive = f"(date '1970-01-01' + {days:d} + interval '{microseconds:d} microseconds')"

@@ -1,4 +1,4 @@
-"""Many rows in one statement, on both databases: PostgreSQL gets them as one JSON parameter, SQLite as its own bulk call.
+"""Many rows in one statement: PostgreSQL gets them as one JSON parameter, SQLite by its own bulk call.
 
 A statement's text does not depend on the number of rows, so it is built and parsed once.
 """

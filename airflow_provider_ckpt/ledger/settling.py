@@ -121,7 +121,7 @@ def _ignored(outcome: Outcome) -> Event:
     key = outcome.key
     detail: dict[str, Any] = {"outcome": outcome.outcome.value, "attempt": outcome.attempt}
     if outcome.error:
-        detail["error"] = outcome.error.to_json()
+        detail["error"] = _storable(outcome.error).to_json()
     return Event("outcome_ignored", key.partition, key.generation, key.seq, detail)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from rich.console import Console
 
+from tests.services import processes
 from tests.services.airflow import AirflowServices
 from tests.system import demo_report, flights
 
@@ -30,7 +31,8 @@ DAG, GROUP = "flights", "replicate"
 _LAST_TASKS = ("retry", "route")
 _LOG_LINES = 40
 _RUN_SECONDS = 600
-_PRIVATE = ("AIRFLOW__API__PORT", "AIRFLOW__API__SECRET_KEY", "AIRFLOW__API_AUTH__JWT_SECRET")
+_GRACE_SECONDS = 5
+_OF_THE_SERVICES = ("_PORT", "_SECRET", "_SECRET_KEY", "_SERVER_URL")
 
 
 class DemoError(Exception):
@@ -101,15 +103,16 @@ def show(console: Console, places: Places) -> None:
     console.print(f"  {first.read:,} lines in {len(files)} files, {size:.0f} MB")
     console.print(f"  {sum(damaged.values())} of them damaged: {kinds}")
 
+    token = processes.new_token()
     services = AirflowServices(
         places.build / "airflow",
         ROOT / "dags",
-        {"FLIGHTS_FILES": str(places.files), "FLIGHTS_TABLE": str(places.target)},
+        {"FLIGHTS_FILES": str(places.files), "FLIGHTS_TABLE": str(places.target), processes.TOKEN: token},
     )
     runs: dict[str, dict[str, Any]] = {}
-    with _running(console, services):
+    with _running(console, services, token):
         runs["12 files"] = _run(console, services, "the 12 files")
-        runs["nothing"] = _run(console, services, "the same again: nothing is new")
+        runs["nothing new"] = _run(console, services, "the same again: nothing is new")
         thirteenth = flights.write_next_year(year, places.files)
         runs["a 13th file"] = _run(console, services, f"and now {thirteenth.name}")
     second = flights.expect([thirteenth])
@@ -122,7 +125,7 @@ def show(console: Console, places: Places) -> None:
     console.print(demo_report.table_of(runs))
     console.print(f"{summary['target_rows']:,} rows in the Delta table.\n")
     demo_report.show_letters(console, places.letters, letters)
-    demo_report.show_next(console, places.environment, ROOT, places.files, places.target)
+    demo_report.show_next(console, places.environment, places.files, places.target)
     _check(summary, [first, flights.Expected(), second], damaged, letters, places.target)
 
 
@@ -229,13 +232,12 @@ def _check(
 def _environment(services: AirflowServices) -> dict[str, str]:
     """What a person's shell needs to work with the demo's Airflow: no ports or secrets of the services that ran."""
     mine = {name: value for name, value in services.env.items() if name.startswith(("AIRFLOW", "FLIGHTS_"))}
-    kept = {name: value for name, value in mine.items() if name not in _PRIVATE and "EXECUTION_API" not in name}
-    return {**kept, "PATH": services.env["PATH"]}
+    return {name: value for name, value in mine.items() if not name.endswith(_OF_THE_SERVICES)}
 
 
 @contextmanager
-def _running(console: Console, services: AirflowServices) -> Iterator[None]:
-    """Airflow, started and in any case ended; a second Ctrl-C does not interrupt the ending."""
+def _running(console: Console, services: AirflowServices, token: str) -> Iterator[None]:
+    """Airflow, started and in any case ended with all it started; a second Ctrl-C does not interrupt the ending."""
     try:
         with _step(console, "starting Airflow: API server, scheduler, DAG processor"):
             services.start()
@@ -245,6 +247,7 @@ def _running(console: Console, services: AirflowServices) -> Iterator[None]:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         with _step(console, "stopping Airflow"):
             services.stop()
+            processes.kill(processes.gone(token, _GRACE_SECONDS))
         signal.signal(signal.SIGINT, before)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,35 +21,21 @@ _SHOWN = 160
 
 
 def table_of(runs: Mapping[str, Mapping[str, Any]]) -> Table:
-    """The runs as a table.
+    """The runs side by side, narrow enough for any terminal.
 
     :param runs: what each run found new → its element of ``summary.json``
     """
     table = Table(box=SIMPLE, pad_edge=False, header_style="bold")
-    for header in (
-        "run",
-        "new",
-        "read",
-        "delivered",
-        "filtered",
-        "dead-lettered",
-        "batches",
-        "route",
-        "Spark",
-        "seconds",
-    ):
-        numeric = header not in ("new", "route", "Spark")
-        table.add_column(header, justify="right" if numeric else "left", no_wrap=True)
-    for number, (new, run) in enumerate(runs.items(), start=1):
-        table.add_row(
-            str(number),
-            new,
-            *(f"{run['records'][name]:,}" for name in _COUNTS),
-            str(run["batches"]),
-            ", ".join(run["route"]),
-            "started" if run["spark_started"] else "not started",
-            f"{run['seconds']:.1f}",
-        )
+    table.add_column("")
+    for number, new in enumerate(runs, start=1):
+        table.add_column(f"run {number}: {new}", justify="right")
+    found = list(runs.values())
+    for name in _COUNTS:
+        table.add_row(name.replace("_", "-"), *(f"{run['records'][name]:,}" for run in found))
+    table.add_row("batches", *(str(run["batches"]) for run in found))
+    table.add_row("route", *(", ".join(run["route"]) for run in found))
+    table.add_row("Spark", *("started" if run["spark_started"] else "not started" for run in found))
+    table.add_row("seconds", *(f"{run['seconds']:.1f}" for run in found))
     return table
 
 
@@ -60,41 +48,42 @@ def read_letters(directory: Path) -> list[dict[str, Any]]:
 def show_letters(console: Console, directory: Path, letters: Sequence[Mapping[str, Any]]) -> None:
     """Say how many dead letters of which kind are where, and show the first of each kind."""
     kinds = Counter((letter["error_type"], letter["message"]) for letter in letters)
-    console.print(f"{len(letters)} dead letters under {directory}", style="bold", soft_wrap=True)
+    console.print(f"{len(letters)} dead letters under {_here(directory)}", style="bold", soft_wrap=True)
     for (kind, message), count in kinds.most_common():
         first = next(letter for letter in letters if (letter["error_type"], letter["message"]) == (kind, message))
         headers = first["headers"]
         where = f"{Path(headers['source-file']).name}, byte {headers['source-position']}"
         console.print(f"  {count:>3} {kind}: {message}; the first at {where}", soft_wrap=True, highlight=False)
-        value = first["value"] if first["value"] is not None else f"base64 {first['value_base64']}"
+        value = base64.b64decode(first["value_base64"]).decode("utf-8", "backslashreplace")
         console.print(Text(f"      {_short(value)}", style="dim"), soft_wrap=True)
     console.print()
 
 
 def write_environment(path: Path, env: Mapping[str, str]) -> None:
     """Write a shell script that makes ``airflow`` in a shell the demo's own."""
-    path.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items()))
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in env.items()]
+    path.write_text("".join([*lines, f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"\n']))
 
 
-def show_next(console: Console, environment: Path, root: Path, files: Path, target: Path) -> None:
+def show_next(console: Console, environment: Path, files: Path, target: Path) -> None:
     """Say where to look next."""
-    here = Path.cwd()
-    short = {
-        path: path.relative_to(here) if path.is_relative_to(here) else path for path in (environment, files, target)
-    }
+    lines = [
+        ("the files", _here(files)),
+        ("the Delta table", _here(target)),
+        ("the pipeline", "dags/pipelines/flights.yaml; its DAG is dags/flights.py"),
+        ("in a shell", f". {_here(environment)}"),
+        ("  where it stands", "airflow ckpt status flights"),
+        ("  without a DAG", "airflow ckpt run dags/pipelines/flights.yaml"),
+        ("  Airflow's pages", "airflow standalone, then http://localhost:8080 (the one that ran is stopped)"),
+    ]
     console.print("Where to look next", style="bold")
-    console.print(f"  the files       {short[files]}", highlight=False, soft_wrap=True)
-    console.print(f"  the Delta table {short[target]}", highlight=False, soft_wrap=True)
-    console.print(
-        f"  the pipeline    {root.name}/dags/pipelines/flights.yaml, its DAG dags/flights.py", highlight=False
-    )
-    console.print(f"  in a shell      . {short[environment]}", highlight=False, soft_wrap=True)
-    for command, what in (
-        ("airflow ckpt status flights", "where the pipeline stands"),
-        ("airflow ckpt run dags/pipelines/flights.yaml", "one more run without a DAG; put a file there first"),
-        ("airflow standalone", "Airflow's pages again, at http://localhost:8080; this one is stopped"),
-    ):
-        console.print(f"                    {command:<46} {what}", highlight=False, soft_wrap=True)
+    for what, where in lines:
+        console.print(Text(f"  {what:<18} {where}"), soft_wrap=True)
+
+
+def _here(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _short(text: str) -> str:

@@ -173,8 +173,11 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 
 def _is_flight(record: dict[str, Any]) -> bool:
-    wanted = {**dict.fromkeys(_WHOLE, int), **dict.fromkeys(_WHOLE_OR_NULL, int)}
-    wanted |= {**dict.fromkeys(_NUMBER_OR_NULL, int | float), **dict.fromkeys(_TEXT_OR_NULL, str)}
+    wanted: dict[str, tuple[type, ...]] = {
+        **dict.fromkeys((*_WHOLE, *_WHOLE_OR_NULL), (int,)),
+        **dict.fromkeys(_NUMBER_OR_NULL, (int, float)),
+        **dict.fromkeys(_TEXT_OR_NULL, (str,)),
+    }
     if not {*wanted, "time_hour"} <= record.keys():
         return False
     for name, kind in wanted.items():

@@ -1,4 +1,4 @@
-"""``airflow ckpt`` and ``airflow db`` as a person calls them: real processes, real ledgers, no Airflow database needed."""
+"""``airflow ckpt`` and ``airflow db`` as a person calls them: real processes, real ledgers, no Airflow running."""
 
 from __future__ import annotations
 

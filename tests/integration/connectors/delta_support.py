@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.delta_committer import DeltaCommitter
@@ -23,6 +24,7 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 LEDGER = "5f0c0d52-8d2c-4a3e-9a35-0a7c3bb3a001"
 SIZE = 10
+LONG = Schema([Field("id", PrimitiveType("long"))])
 
 
 def pipeline(table: Path | str, **extra: Any) -> Pipeline:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Field, Schema
-from deltalake.schema import PrimitiveType
+from deltalake import DeltaTable
 
 from airflow_provider_ckpt.connectors.delta_sink import DeltaSink
 from airflow_provider_ckpt.connectors.protocols import POSITION, Content, SinkContext
@@ -19,6 +18,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType,
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta_support import (
     LEDGER,
+    LONG,
     Run,
     content,
     data_files,
@@ -34,9 +34,6 @@ from tests.integration.connectors.delta_support import (
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     return tmp_path / "lake" / "flights"
-
-
-LONG = Schema([Field("id", PrimitiveType("long"))])
 
 
 def a_file(path: Path) -> None:

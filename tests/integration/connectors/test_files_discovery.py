@@ -116,8 +116,8 @@ class TestStart:
 
         with pytest.raises(SourceError, match=r"byte 4 of .*a\.jsonl, where no record begins"):
             FilesSource(ledger.pipeline).plan(PlanRequest([Todo("files", 4)], None, 10))
-        with pytest.raises(ConfigError, match="31 is not a position in the 30 bytes"):
-            FilesSource(ledger.pipeline).start("files", 31)
+        with pytest.raises(ConfigError, match="-1 is before the first byte"):
+            FilesSource(ledger.pipeline).start("files", -1)
 
 
 class TestChangedFiles:

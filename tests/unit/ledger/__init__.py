@@ -1,0 +1,1 @@
+"""What of the ledger needs no database."""

@@ -1,0 +1,394 @@
+"""What every sink must do; a connector's tests subclass :class:`SinkConformance` and give it a harness.
+
+A two-phase sink's batches are committed by the committer that the harness opens; the tests see no difference.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ckpt.connectors.protocols import (
+    POSITION,
+    Committer,
+    Content,
+    DeadLetter,
+    Sink,
+    SinkContext,
+    Writer,
+)
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+
+LEDGER = "7a1f9c1e-0000-4000-8000-000000000001"
+OTHER_LEDGER = "7a1f9c1e-0000-4000-8000-000000000002"
+SIZE = 10
+NOT_UTF8 = b"\xff\x00 not text"
+BAD = ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, "not JSON: \x00")
+
+
+@dataclass(frozen=True)
+class StoredLetter:
+    """A dead letter, as someone who looks for it finds it."""
+
+    seq: int
+    position: int
+    key: bytes | None
+    value: bytes | None
+    error_type: str
+
+
+class SinkHarness(ABC):
+    """A sink with an empty target that has one integer column, ``id``."""
+
+    @abstractmethod
+    def sink(self, context: SinkContext) -> Sink:
+        """The controlling half."""
+
+    @abstractmethod
+    def writer(self, context: SinkContext) -> Writer:
+        """The writing half."""
+
+    def committer(self, context: SinkContext) -> Committer | None:
+        """The second phase, of a two-phase sink."""
+        return None
+
+    @abstractmethod
+    def target(self) -> list[int]:
+        """The ids in the target, sorted, with repetitions."""
+
+    @abstractmethod
+    def letters(self, context: SinkContext) -> list[StoredLetter]:
+        """The pipeline's dead letters that count, by position."""
+
+
+class Run:
+    """A process that holds an epoch of a pipeline."""
+
+    def __init__(self, harness: SinkHarness, epoch: int, ledger: str = LEDGER, pipeline: str = "orders") -> None:
+        self._closing = ExitStack()
+        self.context = SinkContext(ledger, pipeline, epoch)
+        self.sink = self._closing.enter_context(closing(harness.sink(self.context)))
+        self._writer = self._closing.enter_context(closing(harness.writer(self.context)))
+        self._committer = harness.committer(self.context)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def take_over(self) -> Self:
+        """Check the sink and raise its fence."""
+        self.sink.check()
+        self.sink.fence(self.context.epoch)
+        return self
+
+    def send(self, task: BatchTask, content: Content) -> Outcome:
+        """Deliver one batch, to its verdict."""
+        outcome = self._writer.deliver(task, content)
+        if outcome.outcome is not AttemptOutcome.STAGED:
+            return outcome
+        assert self._committer is not None
+        (final,) = self._committer.commit([outcome])
+        return final
+
+    def receipts(self, after: Mapping[str, int] | None = None) -> list[Receipt]:
+        """The sink's receipts, by seq."""
+        return sorted(self.sink.receipts(after or {}), key=lambda receipt: receipt.key)
+
+
+def task(
+    seq: int, *, attempt: int = 1, partition: str = "main", instruction: Instruction = Instruction.DELIVER
+) -> BatchTask:
+    """Batch ``seq``: ten positions."""
+    error = ErrorInfo(ErrorType.RETRY_EXHAUSTED, "given up") if instruction is Instruction.REJECT else None
+    span = Range(seq * SIZE, (seq + 1) * SIZE)
+    return BatchTask(BatchKey(1, partition, seq), span, attempt, instruction, 1000, error=error)
+
+
+def ids(*seqs: int) -> list[int]:
+    """The ids of whole batches."""
+    return [number for seq in seqs for number in range(seq * SIZE, (seq + 1) * SIZE)]
+
+
+def letter(position: int, error: ErrorInfo = BAD) -> DeadLetter:
+    """A dead letter whose bytes are no text."""
+    return DeadLetter(position, b"k\x00", NOT_UTF8 + str(position).encode(), error, {"source-file": "a\x00b"})
+
+
+def content(seq: int, *, rejected: int = 0, filtered: int = 0) -> Content:
+    """The ten records of a batch: the first ones rejected, then some filtered, the rest to deliver."""
+    positions = ids(seq)
+    rows = pa.array(positions[rejected + filtered :], pa.int64())
+    letters = [letter(position) for position in positions[:rejected]]
+    return Content(pa.table({POSITION: rows, "id": rows}), letters, SIZE, filtered, _original)
+
+
+def all_rejected(seq: int) -> Content:
+    """All records of a batch as dead letters."""
+    return content(seq, rejected=SIZE)
+
+
+def nothing() -> Content:
+    """No record at all."""
+    empty = pa.array([], pa.int64())
+    return Content(pa.table({POSITION: empty, "id": empty}), [], 0, 0, _original)
+
+
+def _original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+    return [letter(position, error) for position, error in errors.items()]
+
+
+class SinkConformance(ABC):
+    """The suite."""
+
+    @pytest.fixture
+    @abstractmethod
+    def harness(self, *args: Any) -> SinkHarness:
+        """The connector, on an empty target."""
+
+    def test_a_new_sink_holds_no_claims(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.sink.check()
+
+            assert run.sink.claims().epoch == 0
+            assert run.sink.claims().ledgers == frozenset()
+            assert run.receipts() == []
+
+    def test_a_batch_is_delivered_with_its_receipt(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            outcome = run.take_over().send(task(0), content(0))
+
+            assert outcome.outcome is AttemptOutcome.DELIVERED
+            assert not outcome.found
+            assert harness.target() == ids(0)
+            (receipt,) = run.receipts()
+            assert receipt == outcome.receipt
+            assert (receipt.key, receipt.range, receipt.verdict) == (task(0).key, Range(0, SIZE), Verdict.DELIVERED)
+            assert (receipt.epoch, receipt.attempt, receipt.bound) == (1, 1, 1000)
+            assert receipt.counts == Counts(SIZE, SIZE, 0, 0)
+            assert receipt.at.utcoffset() is not None
+
+    def test_a_second_delivery_finds_the_receipt_and_has_no_effect(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            first = run.take_over().send(task(0), content(0))
+
+            second = run.send(task(0, attempt=2), content(0))
+
+            assert second.found
+            assert second.outcome is AttemptOutcome.DELIVERED
+            assert second.receipt == first.receipt
+            assert second.attempt == 2
+            assert harness.target() == ids(0)
+            assert len(run.receipts()) == 1
+
+    def test_a_later_run_finds_an_earlier_runs_receipt(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over().send(task(0), content(0, rejected=1))
+        with Run(harness, 2) as run:
+            outcome = run.take_over().send(task(0, attempt=2), content(0, rejected=1))
+
+            assert outcome.found
+            assert outcome.receipt is not None
+            assert outcome.receipt.epoch == 1
+            assert harness.target() == ids(0)[1:]
+            assert [stored.position for stored in harness.letters(run.context)] == [0]
+
+    def test_batches_of_several_partitions_do_not_meet(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over()
+            run.send(task(0, partition="a"), content(0))
+            run.send(task(0, partition="b"), content(1))
+
+            assert harness.target() == ids(0, 1)
+            assert [receipt.key.partition for receipt in run.receipts()] == ["a", "b"]
+
+    def test_an_empty_batch_gets_a_receipt(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            outcome = run.take_over().send(task(0), nothing())
+
+            assert outcome.outcome is AttemptOutcome.DELIVERED
+            assert [receipt.counts for receipt in run.receipts()] == [Counts()]
+            assert harness.target() == []
+
+    def test_counts_tell_every_record_s_fate(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            outcome = run.take_over().send(task(0), content(0, rejected=2, filtered=3))
+
+            (receipt,) = run.receipts()
+            assert receipt.counts == Counts(read=10, delivered=5, filtered=3, dead_lettered=2)
+            assert outcome.letters == {"MessageDeserialization": 2}
+            assert harness.target() == ids(0)[5:]
+
+    def test_counts_that_do_not_add_up_are_refused(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            wrong = content(0)
+            wrong.read += 1
+
+            outcome = run.take_over().send(task(0), wrong)
+
+            assert outcome.outcome is AttemptOutcome.FAILED
+            assert outcome.error is not None
+            assert "SumIdentity" in outcome.error.message
+            assert (harness.target(), run.receipts()) == ([], [])
+
+    def test_dead_letters_carry_the_original_bytes(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over().send(task(3), content(3, rejected=2))
+
+            assert harness.letters(run.context) == [
+                StoredLetter(3, 30, b"k\x00", NOT_UTF8 + b"30", "MessageDeserialization"),
+                StoredLetter(3, 31, b"k\x00", NOT_UTF8 + b"31", "MessageDeserialization"),
+            ]
+
+    def test_a_rejected_batch_is_all_dead_letters(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            outcome = run.take_over().send(task(0, instruction=Instruction.REJECT), all_rejected(0))
+
+            assert outcome.outcome is AttemptOutcome.REJECTED
+            (receipt,) = run.receipts()
+            assert receipt.verdict is Verdict.REJECTED
+            assert receipt.counts == Counts(SIZE, 0, 0, SIZE)
+            assert [stored.position for stored in harness.letters(run.context)] == ids(0)
+            assert harness.target() == []
+
+    def test_a_void_batch_leaves_a_receipt_alone(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            outcome = run.take_over().send(task(0, instruction=Instruction.VOID), nothing())
+
+            assert outcome.outcome is AttemptOutcome.VOID
+            assert [receipt.verdict for receipt in run.receipts()] == [Verdict.VOID]
+            assert (harness.target(), harness.letters(run.context)) == ([], [])
+
+    def test_the_first_verdict_stands(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over().send(task(0, instruction=Instruction.VOID), nothing())
+
+            outcome = run.send(task(0, attempt=2), content(0))
+
+            assert outcome.found
+            assert outcome.outcome is AttemptOutcome.VOID
+            assert harness.target() == []
+
+    def test_never_delivered_and_dead_lettered(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over().send(task(0), content(0))
+
+            outcome = run.send(task(0, attempt=2, instruction=Instruction.REJECT), all_rejected(0))
+
+            assert outcome.outcome is AttemptOutcome.DELIVERED
+            assert harness.letters(run.context) == []
+
+    def test_receipts_below_the_checkpoint_are_left_out(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over()
+            for seq in range(4):
+                run.send(task(seq), content(seq))
+            run.send(task(0, partition="other"), content(9))
+
+            found = run.receipts({"main": 2 * SIZE})
+
+            assert [(receipt.key.partition, receipt.key.seq) for receipt in found] == [
+                ("main", 2),
+                ("main", 3),
+                ("other", 0),
+            ]
+
+    def test_a_receipt_across_the_checkpoint_is_not_left_out(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over().send(task(0), content(0))
+
+            assert [receipt.key.seq for receipt in run.receipts({"main": SIZE - 1})] == [0]
+
+    def test_a_fence_refuses_whoever_has_an_older_epoch(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as old, Run(harness, 2) as new:
+            old.take_over().send(task(0), content(0))
+            new.take_over()
+
+            with pytest.raises(FencedError):
+                old.send(task(1), content(1))
+
+            assert harness.target() == ids(0)
+            assert [receipt.key.seq for receipt in new.receipts()] == [0]
+
+    def test_a_fence_is_never_lowered(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as old, Run(harness, 2) as new:
+            new.take_over()
+
+            with pytest.raises(FencedError):
+                old.sink.fence(1)
+
+            assert new.sink.claims().epoch == 2
+
+    def test_raising_the_same_fence_twice_changes_nothing(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over().take_over()
+
+            assert run.send(task(0), content(0)).outcome is AttemptOutcome.DELIVERED
+
+    def test_receipts_read_after_the_fence_are_all_that_will_ever_be(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as old, Run(harness, 5) as new:
+            old.take_over().send(task(0), content(0))
+            new.take_over()
+            before = new.receipts()
+
+            with pytest.raises(FencedError):
+                old.send(task(1), content(1))
+
+            assert new.receipts() == before
+
+    def test_claims_name_the_highest_epoch(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over()
+        with Run(harness, 7) as run:
+            run.take_over()
+
+            assert run.sink.claims().epoch == 7
+            assert run.sink.claims().ledgers == frozenset({LEDGER})
+
+    def test_another_ledger_s_claims_show(self, harness: SinkHarness) -> None:
+        with Run(harness, 1, ledger=OTHER_LEDGER) as other:
+            other.take_over().send(task(0), content(0))
+        with Run(harness, 1) as run:
+            run.sink.check()
+
+            assert run.sink.claims().ledgers == frozenset({OTHER_LEDGER})
+            assert run.receipts() == []
+
+    def test_another_pipeline_s_receipts_are_its_own(self, harness: SinkHarness) -> None:
+        with Run(harness, 9, pipeline="invoices") as other, Run(harness, 1) as run:
+            other.take_over().send(task(0), content(0))
+
+            outcome = run.take_over().send(task(0), content(1))
+
+            assert not outcome.found
+            assert harness.target() == ids(0, 1)
+            assert [len(one.receipts()) for one in (run, other)] == [1, 1]
+            assert run.sink.claims().epoch == 1
+
+    def test_checking_twice_at_once_is_harmless(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as one, Run(harness, 1) as two:
+            one.sink.check()
+            two.sink.check()
+
+            assert one.take_over().send(task(0), content(0)).outcome is AttemptOutcome.DELIVERED
+
+    def test_many_batches_go_through_one_writer(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over()
+            outcomes: Sequence[Outcome] = [run.send(task(seq), content(seq, rejected=seq % 2)) for seq in range(6)]
+
+            assert Counter(outcome.outcome for outcome in outcomes) == {AttemptOutcome.DELIVERED: 6}
+            assert harness.target() == [number for number in ids(*range(6)) if number not in (10, 30, 50)]
+            assert [receipt.key.seq for receipt in run.receipts()] == list(range(6))
+            assert run.sink.target_rows() in (57, None)

@@ -1,0 +1,330 @@
+"""What every source must do; a connector's tests subclass :class:`SourceConformance` and give it a harness.
+
+The harness puts records into the real thing; everything else goes through the protocol.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_ckpt.connectors.protocols import (
+    POSITION,
+    Plan,
+    PlannedBatch,
+    PlanRequest,
+    Reader,
+    Shape,
+    Source,
+    SourceFile,
+    Todo,
+)
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EVERYTHING = 10**9
+
+
+class SourceHarness(ABC):
+    """A source of records that are numbered from 0."""
+
+    @abstractmethod
+    def add(self, count: int) -> None:
+        """Let the source hold ``count`` more records, all of them settled."""
+
+    @abstractmethod
+    def open(self) -> Source:
+        """The planning half."""
+
+    @abstractmethod
+    def reader(self, shape: Shape) -> Reader:
+        """The reading half."""
+
+    @abstractmethod
+    def numbers(self, records: pa.RecordBatch) -> list[int]:
+        """The numbers of the records that a reader yielded."""
+
+
+@dataclass
+class Ledger:
+    """As much of a ledger as a source sees of one."""
+
+    harness: SourceHarness
+    source: Source
+    files: list[SourceFile] = field(default_factory=list)
+    states: dict[str, Any] = field(default_factory=dict)
+    planned: list[PlannedBatch] = field(default_factory=list)
+    bounds: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def partition(self) -> str:
+        """The source's only partition."""
+        (partition,) = self.source.partitions()
+        return partition.id
+
+    @property
+    def end(self) -> int:
+        """Where planning goes on."""
+        return self.planned[-1].range.end if self.planned else self.source.start(self.partition, "earliest")
+
+    def ask(self, start: int, end: int | None, number: int | None, most: int) -> Plan:
+        """A plan, and what it says kept for the next one; its batches are not."""
+        request = PlanRequest([Todo(self.partition, start, end)], number, most, self.files, self.states)
+        plan = self.source.plan(request)
+        self.files += plan.files
+        self.states |= plan.states
+        self.bounds |= plan.bounds
+        return plan
+
+    def plan(self, number: int | None = None, most: int = EVERYTHING) -> Plan:
+        """Plan what is new, and keep it."""
+        plan = self.ask(self.end, None, number, most)
+        self.planned += plan.batches
+        return plan
+
+    def tasks(self, batches: Sequence[PlannedBatch]) -> Sequence[BatchTask]:
+        """Batches as a lane gets them."""
+        keys = [BatchKey(1, batch.partition, seq) for seq, batch in enumerate(batches)]
+        tasks = [BatchTask(key, batch.range, 1) for key, batch in zip(keys, batches, strict=True)]
+        return self.source.locate(tasks, self.files)
+
+    def read(self, batches: Sequence[PlannedBatch]) -> list[list[tuple[int, int]]]:
+        """Position and number of every record, by batch."""
+        with closing(self.harness.reader(self.source.shape())) as reader:
+            return [
+                [
+                    pair
+                    for records in reader.read(task)
+                    for pair in zip(records.column(POSITION).to_pylist(), self.harness.numbers(records), strict=True)
+                ]
+                for task in self.tasks(batches)
+            ]
+
+    def numbers(self, batches: Sequence[PlannedBatch]) -> list[int]:
+        """The numbers of every record, in the order read."""
+        return [number for batch in self.read(batches) for _, number in batch]
+
+
+class SourceConformance(ABC):
+    """The suite."""
+
+    @pytest.fixture
+    @abstractmethod
+    def harness(self, *args: Any) -> SourceHarness:
+        """The connector, on a source that holds nothing yet."""
+
+    @pytest.fixture
+    def ledger(self, harness: SourceHarness) -> Iterator[Ledger]:
+        with closing(harness.open()) as source:
+            yield Ledger(harness, source)
+
+    def test_it_passes_its_own_check(self, ledger: Ledger) -> None:
+        ledger.source.check()
+
+        assert [partition.id for partition in ledger.source.partitions()] == [ledger.partition]
+
+    def test_a_partition_keeps_its_identity_while_the_source_grows(
+        self, harness: SourceHarness, ledger: Ledger
+    ) -> None:
+        before = ledger.source.partitions()
+        harness.add(3)
+
+        assert list(ledger.source.partitions()) == list(before)
+
+    def test_an_empty_source_plans_nothing(self, ledger: Ledger) -> None:
+        plan = ledger.plan()
+
+        assert list(plan.batches) == []
+        assert not plan.more
+
+    def test_ranges_tile_from_the_base_without_a_hole(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(100)
+        base = ledger.end
+
+        ledger.plan(7)
+
+        _assert_tiling(base, ledger.planned)
+
+    def test_a_number_of_records_is_obeyed_exactly(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(100)
+
+        ledger.plan(30)
+
+        assert [len(batch) for batch in ledger.read(ledger.planned)] == [30, 30, 30, 10]
+        assert [batch.records for batch in ledger.planned] == [30, 30, 30, 10]
+
+    def test_one_record_a_batch(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(5)
+
+        ledger.plan(1)
+
+        assert [len(batch) for batch in ledger.read(ledger.planned)] == [1] * 5
+
+    def test_reading_every_batch_gives_every_record_once_and_in_order(
+        self, harness: SourceHarness, ledger: Ledger
+    ) -> None:
+        harness.add(100)
+
+        ledger.plan(7)
+
+        assert ledger.numbers(ledger.planned) == list(range(100))
+
+    def test_the_source_picks_a_size_itself(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(100)
+
+        ledger.plan(None)
+
+        assert ledger.numbers(ledger.planned) == list(range(100))
+
+    def test_positions_lie_in_the_range_and_never_decrease(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(50)
+        ledger.plan(8)
+
+        for batch, records in zip(ledger.planned, ledger.read(ledger.planned), strict=True):
+            positions = [position for position, _ in records]
+            assert positions == sorted(positions)
+            assert all(batch.range.start <= position < batch.range.end for position in positions)
+
+    def test_reading_again_gives_the_same(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(20)
+        ledger.plan(6)
+
+        assert ledger.read(ledger.planned) == ledger.read(ledger.planned)
+
+    def test_a_reader_yields_the_columns_of_the_shape(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(3)
+        ledger.plan()
+        shape = ledger.source.shape()
+
+        with closing(harness.reader(shape)) as reader:
+            (task,) = ledger.tasks(ledger.planned)
+            (records,) = reader.read(task)
+
+        assert records.schema.names == [POSITION, *(name for name, _ in shape.columns)]
+        assert str(records.schema.field(POSITION).type) == "int64"
+
+    def test_locating_changes_neither_key_nor_range(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(10)
+        ledger.plan(4)
+
+        located = ledger.tasks(ledger.planned)
+
+        assert [task.range for task in located] == [batch.range for batch in ledger.planned]
+        assert [task.key.seq for task in located] == list(range(len(ledger.planned)))
+
+    def test_a_record_says_where_it_came_from(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(3)
+        ledger.plan()
+
+        with closing(harness.reader(ledger.source.shape())) as reader:
+            (task,) = ledger.tasks(ledger.planned)
+            position = next(iter(reader.read(task))).column(POSITION)[1].as_py()
+            origin = reader.origin(task, position)
+
+        assert {"source-partition", "source-position"} < origin.keys()
+
+    def test_nothing_new_plans_nothing(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(10)
+        ledger.plan()
+
+        assert list(ledger.plan().batches) == []
+
+    def test_what_came_since_is_planned_from_where_the_plan_ended(self, harness: SourceHarness, ledger: Ledger) -> None:
+        base = ledger.end
+        harness.add(10)
+        ledger.plan(4)
+        harness.add(7)
+
+        new = ledger.plan(4)
+
+        assert ledger.numbers(new.batches) == list(range(10, 17))
+        _assert_tiling(base, ledger.planned)
+
+    def test_max_records_bounds_a_plan_which_says_that_there_is_more(
+        self, harness: SourceHarness, ledger: Ledger
+    ) -> None:
+        harness.add(20)
+        base = ledger.end
+
+        first = ledger.plan(4, most=10)
+        second = ledger.plan(4)
+
+        assert [batch.records for batch in first.batches] == [4, 4]
+        assert first.more
+        assert not second.more
+        assert ledger.numbers(ledger.planned) == list(range(20))
+        _assert_tiling(base, ledger.planned)
+
+    def test_one_batch_is_planned_however_small_max_records_is(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(10)
+
+        plan = ledger.plan(5, most=1)
+
+        assert [batch.records for batch in plan.batches] == [5]
+        assert plan.more
+
+    @pytest.mark.parametrize("number", [1, 3, None])
+    def test_a_gap_is_planned_again_up_to_its_end(
+        self, harness: SourceHarness, ledger: Ledger, number: int | None
+    ) -> None:
+        harness.add(20)
+        ledger.plan(5)
+        gap = ledger.planned[1].range
+        before = ledger.numbers(ledger.planned[1:2])
+
+        again = ledger.ask(gap.start, gap.end, number, EVERYTHING)
+
+        _assert_tiling(gap.start, again.batches)
+        assert again.batches[-1].range.end == gap.end
+        assert ledger.numbers(again.batches) == before
+
+    def test_a_gap_over_several_batches_is_planned_again(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(20)
+        ledger.plan(4)
+        gap = Range(ledger.planned[1].range.start, ledger.planned[3].range.end)
+
+        again = ledger.ask(gap.start, gap.end, 5, EVERYTHING)
+
+        assert ledger.numbers(again.batches) == list(range(4, 16))
+        assert again.batches[-1].range.end == gap.end
+
+    def test_no_batch_ends_beyond_the_closed_bound(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(10)
+
+        ledger.plan(3)
+
+        assert ledger.planned[-1].range.end <= ledger.bounds.get(ledger.partition, ledger.planned[-1].range.end)
+
+    def test_latest_leaves_out_what_is_there(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(10)
+        start = ledger.source.start(ledger.partition, "latest")
+        harness.add(5)
+
+        plan = ledger.ask(start, None, None, EVERYTHING)
+
+        assert ledger.numbers(plan.batches) == list(range(10, 15))
+
+    def test_a_first_position_is_taken_as_it_stands(self, ledger: Ledger) -> None:
+        assert ledger.source.start(ledger.partition, 7) == 7
+
+    def test_a_source_opens_again_after_it_was_closed(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(5)
+        ledger.source.close()
+
+        ledger.plan()
+
+        assert ledger.numbers(ledger.planned) == list(range(5))
+
+
+def _assert_tiling(base: int, batches: Sequence[PlannedBatch]) -> None:
+    assert batches
+    assert [batch.range.start for batch in batches] == [base, *(batch.range.end for batch in batches[:-1])]

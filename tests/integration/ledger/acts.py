@@ -1,0 +1,125 @@
+"""What a run does with the ledger, in one line each; the sink is a list of receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, SourcePartition
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.policy import Policy
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.records import Lease, Reconciliation, Settlement
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TTL = timedelta(seconds=60)
+TRANSIENT = ErrorInfo(ErrorType.SINK, "connection reset", recoverable=True, sqlstate="08006")
+BAD_DATA = ErrorInfo(ErrorType.SINK, "value too long", sqlstate="22001")
+OUTAGE = ErrorInfo(ErrorType.SINK, "no route to host", recoverable=True, sqlstate="08001", whole=True)
+UNNAMED = ErrorInfo(ErrorType.GENERIC, "nobody knows")
+
+
+def receipt_of(batch: Batch, verdict: Verdict = Verdict.DELIVERED, *, epoch: int = 1, dead: int = 0) -> Receipt:
+    """The sink's receipt for a batch: one record a position, ``dead`` of them dead-lettered."""
+    size = batch.range.end - batch.range.start
+    if verdict is Verdict.REJECTED:
+        dead = size
+    counts = Counts() if verdict is Verdict.VOID else Counts(size, size - dead, 0, dead)
+    return Receipt(batch.key, batch.range, verdict, epoch, max(batch.attempts, 1), counts, NOW)
+
+
+def delivered(batch: Batch, *, dead: int = 0, letters: dict[str, int] | None = None) -> Outcome:
+    """A lane's report of success."""
+    receipt = receipt_of(batch, dead=dead)
+    return Outcome(batch.key, batch.attempts, AttemptOutcome.DELIVERED, receipt, letters=letters or {})
+
+
+def ended(batch: Batch, outcome: AttemptOutcome, error: ErrorInfo | None = None) -> Outcome:
+    """A lane's report of anything else."""
+    return Outcome(batch.key, batch.attempts, outcome, error=error)
+
+
+def failed(batch: Batch, error: ErrorInfo = TRANSIENT) -> Outcome:
+    """A lane's report of a failure."""
+    return ended(batch, AttemptOutcome.FAILED, error)
+
+
+class Acts:
+    """A run of one pipeline.
+
+    :param owner: holds the lease from the start
+    """
+
+    def __init__(self, ledger: Ledger, owner: str = "first", pipeline: str = "orders") -> None:
+        self.ledger = ledger
+        self.lease: Lease = ledger.acquire(pipeline, owner, TTL)
+
+    def start(self, *names: str, base: int = 0) -> Self:
+        """Start partitions."""
+        self.ledger.start_partitions(self.lease, {SourcePartition(name, f"thing of {name}"): base for name in names})
+        return self
+
+    def again(self, owner: str = "first") -> Self:
+        """Acquire anew, as the next run does."""
+        self.ledger.release(self.lease)
+        self.lease = self.ledger.acquire(self.lease.pipeline, owner, TTL)
+        return self
+
+    def plan(self, *ends: int, name: str = "t", start: int | None = None) -> list[Batch]:
+        """Plan one batch up to each of ``ends``."""
+        at = self.partition(name).planned_end if start is None else start
+        planned = []
+        for end in ends:
+            planned.append(PlannedBatch(name, Range(at, end), end - at))
+            at = end
+        return self.ledger.plan(self.lease, Plan(planned))
+
+    def begin(self, batches: Iterable[Batch], *, now: datetime = NOW, at_most_once: bool = False) -> list[Batch]:
+        """Open attempts."""
+        keys = [batch.key for batch in batches]
+        return self.ledger.begin(self.lease, keys, now=now, run="run 1", at_most_once=at_most_once)
+
+    def send(self, *ends: int, name: str = "t") -> list[Batch]:
+        """Plan and begin."""
+        return self.begin(self.plan(*ends, name=name))
+
+    def settle(self, *outcomes: Outcome, policy: Policy | None = None, now: datetime = NOW) -> Settlement:
+        """Settle, without jitter."""
+        return self.ledger.settle(self.lease, outcomes, now=now, policy=policy or Policy(), unit=lambda: 0.0)
+
+    def reconcile(self, *receipts: Receipt) -> Reconciliation:
+        """Reconcile with a sink that holds just these receipts."""
+        return self.ledger.reconcile(self.lease, receipts, now=NOW)
+
+    def lost(
+        self, *lanes: Sequence[Batch], receipts: Sequence[Receipt] = (), alone: bool = False, limit: int = 3
+    ) -> Settlement:
+        """Lose Spark."""
+        keys = [[batch.key for batch in lane] for lane in lanes]
+        return self.ledger.lost(self.lease, keys, receipts, now=NOW, alone=alone, limit=limit)
+
+    def partition(self, name: str = "t") -> Partition:
+        """The stored state."""
+        return self.ledger.partitions(self.lease.pipeline)[name].partition
+
+    def batch(self, key: BatchKey) -> Batch:
+        """A stored batch."""
+        return self.partition(key.partition).batches[key.seq]
+
+    def states(self, name: str = "t") -> dict[int, BatchState]:
+        """The state of each batch beyond the checkpoint."""
+        return {seq: batch.state for seq, batch in self.partition(name).batches.items()}
+
+    def receipts(self) -> list[tuple[int, int, int, int]]:
+        """Range receipts: start, end, batches, delivered."""
+        found = self.ledger.receipts(self.lease.pipeline)
+        return [(r.range.start, r.range.end, r.batches, r.counts.delivered) for r in found]
+
+    def events(self, *kinds: str) -> list[dict[str, Any]]:
+        """The audit trail's events of some kinds."""
+        return [event for event in self.ledger.events(self.lease.pipeline, limit=10_000) if event["kind"] in kinds]

@@ -1,0 +1,72 @@
+"""Fixtures of the ledger's tests: every test that asks for a ledger runs on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_ckpt.ledger import migrate, tables
+from airflow_provider_ckpt.ledger.engine import create, parse
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from tests.integration.ledger.acts import Acts
+from tests.services.postgres import PostgresServer
+
+BOTH = ["sqlite", "postgresql"]
+
+
+@pytest.fixture(params=BOTH)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a ledger could be, and none is yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/ledger.db"
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.new_database()
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite ledger to copy."""
+    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
+    migrate.upgrade(f"sqlite:///{path}", create=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_database(postgres_server: PostgresServer) -> str:
+    """A PostgreSQL ledger that tests use in turn."""
+    url = postgres_server.new_database()
+    migrate.upgrade(url)
+    return url
+
+
+@pytest.fixture(params=BOTH)
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A ledger at the newest revision, with nothing in it."""
+    if request.param == "sqlite":
+        shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "ledger.db")
+        return f"sqlite:///{tmp_path}/ledger.db"
+    url: str = request.getfixturevalue("migrated_database")
+    engine = create(parse(url))
+    with engine.begin() as connection:
+        for table in tables.metadata.sorted_tables:
+            if table is not tables.ledger:
+                connection.execute(sa.delete(table))
+    engine.dispose()
+    return url
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Iterator[Ledger]:
+    """The same, opened."""
+    with Ledger.open(ledger_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def acts(ledger: Ledger) -> Acts:
+    """A pipeline whose lease is held and whose partition ``t`` has started at 0."""
+    return Acts(ledger).start("t")

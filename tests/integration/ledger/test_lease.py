@@ -1,0 +1,163 @@
+"""The lease: who gets it, when it may be taken over, and that every command of an older epoch is refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, SourcePartition
+from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
+from airflow_provider_ckpt.core.policy import Policy
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.records import Lease
+from tests.integration.ledger.acts import NOW, TTL, Acts, delivered
+
+COMMANDS: dict[str, Callable[[Ledger, Lease], object]] = {
+    "declare": lambda ledger, lease: ledger.declare(lease, {"name": "orders"}),
+    "start_partitions": lambda ledger, lease: ledger.start_partitions(lease, {SourcePartition("u", "other"): 0}),
+    "plan": lambda ledger, lease: ledger.plan(lease, Plan([PlannedBatch("t", Range(20, 30))])),
+    "begin": lambda ledger, lease: ledger.begin(
+        lease, [next(iter(ledger.partitions("orders")["t"].partition.batches.values())).key], now=NOW, run="r"
+    ),
+    "reconcile": lambda ledger, lease: ledger.reconcile(lease, [], now=NOW),
+    "settle": lambda ledger, lease: ledger.settle(
+        lease,
+        [delivered(batch) for batch in ledger.partitions("orders")["t"].partition.batches.values()],
+        now=NOW,
+        policy=Policy(),
+        unit=lambda: 0.0,
+    ),
+    "lost": lambda ledger, lease: ledger.lost(lease, [], [], now=NOW, alone=False, limit=3),
+    "cancel": lambda ledger, lease: ledger.cancel(lease, now=NOW),
+    "renew": lambda ledger, lease: ledger.renew(lease),
+    "attach": lambda ledger, lease: ledger.attach(lease.pipeline, lease.epoch, lease.owner),
+}
+
+
+def test_the_first_lease_has_epoch_one_and_every_later_one_a_greater(ledger: Ledger) -> None:
+    first = ledger.acquire("orders", "a", TTL)
+    ledger.release(first)
+    second = ledger.acquire("orders", "b", TTL)
+    assert (first.epoch, second.epoch) == (1, 2)
+
+
+def test_the_epoch_is_beyond_the_sinks_fence(ledger: Ledger) -> None:
+    assert ledger.acquire("orders", "a", TTL, at_least=41).epoch == 42
+
+
+def test_a_second_owner_is_told_who_holds_the_lease_and_until_when(ledger: Ledger) -> None:
+    lease = ledger.acquire("orders", "dag/run-1", TTL)
+    with pytest.raises(LeaseBusyError, match="dag/run-1") as caught:
+        ledger.acquire("orders", "dag/run-2", TTL)
+    assert lease.expires_at.isoformat() in str(caught.value)
+    assert "orders" in str(caught.value)
+
+
+def test_pipelines_have_leases_of_their_own(ledger: Ledger) -> None:
+    ledger.acquire("orders", "a", TTL)
+    assert ledger.acquire("invoices", "b", TTL).epoch == 1
+
+
+def test_the_same_owner_acquires_anew_under_a_new_epoch(ledger: Ledger) -> None:
+    ledger.acquire("orders", "a", TTL)
+    assert ledger.acquire("orders", "a", TTL).epoch == 2
+
+
+def test_an_expired_lease_is_taken_over_and_the_trail_says_so(ledger: Ledger) -> None:
+    ledger.acquire("orders", "frozen", timedelta(milliseconds=50))
+    time.sleep(0.1)
+    lease = ledger.acquire("orders", "second", TTL)
+    event = ledger.events("orders")[-1]
+    assert lease.epoch == 2
+    assert event["kind"] == "lease_taken_over"
+    assert event["detail"] == {"before": {"owner": "frozen", "epoch": 1}, "why": "expired"}
+
+
+def test_a_renewed_lease_does_not_expire(ledger: Ledger) -> None:
+    lease = ledger.acquire("orders", "a", timedelta(milliseconds=400))
+    for _ in range(4):
+        time.sleep(0.15)
+        ledger.renew(lease)
+    with pytest.raises(LeaseBusyError):
+        ledger.acquire("orders", "b", TTL)
+
+
+def test_an_expired_lease_that_nobody_took_can_still_be_renewed(ledger: Ledger) -> None:
+    lease = ledger.acquire("orders", "a", timedelta(milliseconds=20))
+    time.sleep(0.05)
+    ledger.renew(lease)
+    assert ledger.attach("orders", 1, "a").epoch == 1
+
+
+def test_a_dead_owners_lease_is_free_at_once(ledger: Ledger) -> None:
+    ledger.acquire("orders", "pid 4711", TTL)
+    lease = ledger.acquire("orders", "b", TTL, is_dead=lambda owner: owner == "pid 4711")
+    assert (lease.epoch, ledger.events("orders")[-1]["detail"]["why"]) == (2, "owner is dead")
+
+
+def test_release_is_idempotent_and_does_not_touch_a_successors_lease(ledger: Ledger) -> None:
+    lease = ledger.acquire("orders", "a", TTL)
+    ledger.release(lease)
+    ledger.acquire("orders", "b", TTL)
+    ledger.release(lease)
+    with pytest.raises(LeaseBusyError):
+        ledger.acquire("orders", "c", TTL)
+
+
+def test_another_process_of_the_same_run_carries_the_lease_on(ledger_url: str, ledger: Ledger) -> None:
+    lease = ledger.acquire("orders", "a", TTL)
+    with Ledger.open(ledger_url) as other:
+        attached = other.attach("orders", lease.epoch, "a")
+    assert (attached.epoch, attached.owner, attached.ttl) == (lease.epoch, "a", TTL)
+    assert attached.expires_at >= lease.expires_at
+
+
+def test_nobody_attaches_to_an_epoch_of_another_owner(ledger: Ledger) -> None:
+    lease = ledger.acquire("orders", "a", TTL)
+    with pytest.raises(StaleEpochError, match="orders"):
+        ledger.attach("orders", lease.epoch, "b")
+
+
+def test_nobody_attaches_to_a_pipeline_that_has_never_run(ledger: Ledger) -> None:
+    with pytest.raises(StaleEpochError, match="nothing|none"):
+        ledger.attach("orders", 3, "a")
+
+
+def test_the_lease_lasts_its_ttl_by_the_databases_clock(ledger: Ledger) -> None:
+    before = datetime.now(UTC)
+    lease = ledger.acquire("orders", "a", timedelta(minutes=5))
+    assert timedelta(0) <= lease.expires_at - before - timedelta(minutes=5) < timedelta(seconds=10)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_an_older_epoch_is_refused_and_stores_nothing(acts: Acts, command: str) -> None:
+    acts.send(10, 20)
+    old = acts.lease
+    acts.again("second")
+    before = acts.ledger.status("orders")
+    with pytest.raises(StaleEpochError) as caught:
+        COMMANDS[command](acts.ledger, old)
+    text = str(caught.value)
+    assert "orders" in text
+    assert "epoch 1" in text
+    assert "epoch 2" in text
+    assert "second" in text
+    assert acts.ledger.status("orders") == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_refused_once_its_own_lease_was_released(acts: Acts, command: str) -> None:
+    acts.send(10, 20)
+    acts.ledger.release(acts.lease)
+    with pytest.raises(StaleEpochError, match="released"):
+        COMMANDS[command](acts.ledger, acts.lease)
+
+
+def test_a_lease_of_a_ledger_that_was_replaced_is_refused(acts: Acts) -> None:
+    newer = Lease("orders", "first", 9, TTL, acts.lease.expires_at)
+    with pytest.raises(StaleEpochError, match="restored"):
+        acts.ledger.cancel(newer, now=NOW)

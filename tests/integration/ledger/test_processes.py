@@ -1,0 +1,66 @@
+"""Several processes on one ledger: nothing is lost, nothing is granted twice."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
+
+from airflow_provider_ckpt.core.errors import LeaseBusyError
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from tests.integration.ledger.acts import TTL, Acts, delivered
+
+PROCESSES = 4
+ROUNDS = 15
+
+
+def work(url: str, name: str) -> int:
+    """Run a pipeline of its own, a batch at a time."""
+    with Ledger.open(url) as ledger:
+        acts = Acts(ledger, owner=name, pipeline=name).start("t")
+        for end in range(1, ROUNDS + 1):
+            acts.settle(*map(delivered, acts.send(end * 10)))
+            ledger.renew(acts.lease)
+        return acts.partition().committed
+
+
+def grab(url: str, owner: str) -> list[int]:
+    """Take the one lease as often as it is free."""
+    epochs = []
+    with Ledger.open(url) as ledger:
+        while len(epochs) < ROUNDS:
+            try:
+                lease = ledger.acquire("orders", owner, timedelta(seconds=60))
+            except LeaseBusyError:
+                continue
+            epochs.append(lease.epoch)
+            ledger.release(lease)
+    return epochs
+
+
+def workers() -> ProcessPoolExecutor:
+    """Processes that share nothing with this one."""
+    return ProcessPoolExecutor(PROCESSES, mp_context=multiprocessing.get_context("spawn"))
+
+
+def test_processes_with_pipelines_of_their_own_do_not_disturb_each_other(ledger_url: str) -> None:
+    names = [f"pipeline-{number}" for number in range(PROCESSES)]
+    with workers() as pool:
+        assert list(pool.map(work, [ledger_url] * PROCESSES, names)) == [ROUNDS * 10] * PROCESSES
+
+
+def test_no_epoch_is_granted_twice(ledger_url: str) -> None:
+    owners = [f"owner-{number}" for number in range(PROCESSES)]
+    with workers() as pool:
+        granted = [epoch for epochs in pool.map(grab, [ledger_url] * PROCESSES, owners) for epoch in epochs]
+    assert sorted(granted) == list(range(1, PROCESSES * ROUNDS + 1))
+
+
+def test_a_read_does_not_wait_for_a_command_in_progress(ledger_url: str) -> None:
+    with Ledger.open(ledger_url) as ledger, Ledger.open(ledger_url) as reader:
+        acts = Acts(ledger).start("t")
+        with ledger._command(acts.lease) as command:
+            command.write("pause", {})
+            assert [event["kind"] for event in reader.events("orders")] == ["lease_acquired", "partitions_started"]
+        assert reader.events("orders")[-1]["kind"] == "pause"
+        assert reader.acquire("other", "b", TTL).epoch == 1
