@@ -40,7 +40,8 @@ def run(args: Namespace) -> dict[str, Any]:
     from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
     from airflow_provider_ckpt.ledger_location import open_ledger, resolve_connection
     from airflow_provider_ckpt.replication.owner import of_this_process
-    from airflow_provider_ckpt.replication.run import Setup, replicate
+    from airflow_provider_ckpt.replication.replicate import replicate
+    from airflow_provider_ckpt.replication.setup import Setup
 
     pipeline = load(args.file)
     for warning in warnings(pipeline):

@@ -2,7 +2,7 @@
 
 Inside the table: data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with ``fence/<epoch>`` and
 ``receipts/<number>.json`` (a leading underscore keeps it out of every VACUUM). Beside it:
-``<table>.dead_letters/<pipeline>/generation=<g>/<partition>/<seq>-<attempt>-<epoch>.jsonl``.
+``<table>.dead_letters/<pipeline>/ledger=<ledger>/generation=<g>/<partition>/<seq>-<attempt>-<epoch>.jsonl``.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Layout:
 
     def letters_file(self, key: BatchKey, attempt: int, epoch: int) -> Path:
         """Where an attempt's dead letters are; they count only if the batch's receipt names that attempt and epoch."""
-        directory = self.letters / f"generation={key.generation}" / escape(key.partition)
-        return directory / f"{key.seq}-{attempt}-{epoch}.jsonl"
+        directory = self.letters / f"ledger={escape(self.ledger)}" / f"generation={key.generation}"
+        return directory / escape(key.partition) / f"{key.seq}-{attempt}-{epoch}.jsonl"
 
     @property
     def letters(self) -> Path:

@@ -147,7 +147,7 @@ class Cutter:
     def _numbering(self, start: int, end: int, records: int, limit: int) -> str:
         name = self._column
         return f"""
-            SELECT {position_sql(self._kind, "at")} FROM (
-                SELECT {name} AS at, row_number() OVER (ORDER BY {name}) - 1 AS number
+            SELECT {position_sql(self._kind, "min(at)")} FROM (
+                SELECT {name} AS at, (rank() OVER (ORDER BY {name}) - 1) / {records:d} AS number
                 FROM {self._table.sql} WHERE {self._within(start, end)}
-            ) AS numbered WHERE number % {records:d} = 0 GROUP BY at ORDER BY at LIMIT {limit:d}"""
+            ) AS numbered GROUP BY number ORDER BY number LIMIT {limit:d}"""

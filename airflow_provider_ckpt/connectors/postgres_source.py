@@ -85,7 +85,7 @@ class PostgresSource:
             return [SourcePartition(table.label, f"{system}/{database}/{table.oid}")]
 
     def start(self, partition: str, start_from: str | int) -> int:  # noqa: ARG002 - the table is the only partition
-        """The base: a position as it stands, one past the greatest for ``latest``, and the type's least for ``earliest``.
+        """The base: a position as it stands; for ``latest`` one past the greatest; for ``earliest`` the type's least.
 
         The least visible position would not do: a transaction that has not committed yet may hold smaller ones.
         """

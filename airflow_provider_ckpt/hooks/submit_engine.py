@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _PAUSE = 0.03
 _STOP_SECONDS = 20.0
+_LAUNCH_SECONDS = 2.0
 _TELLING = re.compile(r"(Error|Exception|ERROR)\b.*: ")
 _LOCAL_CONF = {
     "spark.ui.enabled": "false",
@@ -102,15 +103,19 @@ class SubmitEngine:
                 raise _final(error, self._pipeline.name) if reply["final"] else WaveLostError(error)
 
     def kill(self) -> None:
-        """End ``spark-submit``; the driver dies with it."""
-        process = getattr(self._hook, "_submit_sp", None)
-        if process is not None and process.poll() is None:
-            process.kill()
+        """End ``spark-submit``; the driver dies with it. A second time nothing happens."""
+        deadline = time.monotonic() + _LAUNCH_SECONDS
+        while self._thread is not None and self._thread.is_alive() and time.monotonic() < deadline:
+            process = getattr(self._hook, "_submit_sp", None)  # appears a moment after the thread has started
+            if process is not None:
+                process.kill()
+                break
+            time.sleep(_PAUSE)
         self._clean()
 
     def close(self) -> None:
         """Ask the driver to end, and make it end if it does not."""
-        if self._side is not None and self._thread is not None and self._thread.is_alive():
+        if self._directory is not None and self._side is not None and self._thread is not None:
             self._side.stop()
             self._thread.join(_STOP_SECONDS)
         self.kill()
@@ -148,6 +153,7 @@ class SubmitEngine:
             self._side.close()
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
 
 
 def _hook(pipeline: Pipeline, directory: Path) -> SparkSubmitHook:

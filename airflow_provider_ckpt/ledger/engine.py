@@ -15,10 +15,10 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from airflow_provider_ckpt.core.errors import ConfigError, LedgerUnavailableError
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError, LedgerUnavailableError
 
 MIGRATE = "Run `airflow ckpt db migrate`."
 """The hint for a ledger that is missing or at another revision."""
@@ -115,12 +115,20 @@ def _sqlite(path: Path, make_file: bool) -> Engine:
 
 @contextmanager
 def clear_errors(place: str) -> Iterator[None]:
-    """Turn any error of the driver into a :class:`LedgerUnavailableError` of one line.
+    """Turn any error of the driver into one clear line.
 
+    :raises LedgerUnavailableError: if the database did not do what it was asked
+    :raises LedgerStateError: if it cannot hold a value
     :param place: where the ledger is, see :func:`describe`
     """
     try:
         yield
+    except (DataError, OverflowError, UnicodeEncodeError) as error:
+        cause = error.orig if isinstance(error, DataError) else error
+        raise LedgerStateError(
+            f"the ledger in {place} cannot store a value: {str(cause).strip().splitlines()[0]}.",
+            hint="Nothing of this command was stored; positions must fit into 64 bits, and names into UTF-8.",
+        ) from error
     except DBAPIError as error:
         lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
         raise LedgerUnavailableError(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
-    from airflow_provider_ckpt.replication.run import Setup
+    from airflow_provider_ckpt.replication.setup import Setup
 
 Declaration = str | Path | Mapping[str, Any] | Pipeline
 """A pipeline as a DAG gives it: the path of a YAML file, relative to the DAG file's folder; a dict; or the model."""
@@ -73,7 +73,7 @@ class CkptOperator(BaseOperator):
         :raises AirflowException: if it can
         """
         from airflow_provider_ckpt.replication.owner import of_dag_run
-        from airflow_provider_ckpt.replication.run import Setup
+        from airflow_provider_ckpt.replication.setup import Setup
 
         try:
             pipeline = self.load_pipeline()

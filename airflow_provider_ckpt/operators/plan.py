@@ -15,7 +15,7 @@ class CkptPlanOperator(CkptOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run it."""
-        from airflow_provider_ckpt.replication.run import acquire
+        from airflow_provider_ckpt.replication.acquire import acquire
 
         with self.setup_run(context) as setup, acquire(setup) as run:
             planned = run.plan()

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ckpt.core.policy import Route, route
+from airflow_provider_ckpt.core.errors import StaleEpochError
 from airflow_provider_ckpt.operators.base import CkptOperator, hand_over
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_ckpt.replication.run import Run, Setup
+    from airflow_provider_ckpt.replication.run import Run
+    from airflow_provider_ckpt.replication.setup import Setup
 
 
 class CkptStepOperator(CkptOperator):
@@ -42,11 +43,21 @@ class CkptStepOperator(CkptOperator):
 
     @contextmanager
     def carry_on(self, context: Context, before: dict[str, Any]) -> Iterator[tuple[Setup, Run]]:
-        """The run, under the lease that ``plan`` acquired."""
-        from airflow_provider_ckpt.replication.run import attach
+        """The run, under the lease that ``plan`` acquired.
 
-        with self.setup_run(context) as setup, attach(setup, before["epoch"]) as run:
-            yield setup, run
+        A task that runs once more, retried or cleared, finds that lease let go or taken: it acquires anew.
+        """
+        from airflow_provider_ckpt.replication.acquire import acquire, attach
+
+        with self.setup_run(context) as setup:
+            try:
+                carried = attach(setup, before["epoch"])
+            except StaleEpochError:
+                if context["ti"].try_number == 1:
+                    raise
+                carried = acquire(setup)
+            with carried as run:
+                yield setup, run
 
     def report(self, context: Context, run: Run, before: dict[str, Any], *, release: bool = False) -> dict[str, Any]:
         """What this task hands over: the run's epoch, and the summary of all its tasks so far; stored already.
@@ -55,14 +66,5 @@ class CkptStepOperator(CkptOperator):
         """
         from airflow_provider_ckpt.replication.summary import RunSummary
 
-        now = run.finish(release=release)
-        summary = RunSummary.from_json(before["summary"]).merge(now)
-        summary.route = [
-            leaf.value
-            for leaf in route(
-                dead_lettered=summary.records.dead_lettered,
-                waiting=int(Route.RETRY in now.route),
-                held=int(Route.HOLD in now.route),
-            )
-        ]
+        summary = RunSummary.from_json(before["summary"]).merge(run.finish(release=release))
         return hand_over(context, {"epoch": run.epoch, "planned": before["planned"], "summary": summary.to_json()})

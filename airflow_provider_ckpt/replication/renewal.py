@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError, StaleEpochError
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.ledger.records import Lease
     from airflow_provider_ckpt.ledger.ledger import Ledger
+    from airflow_provider_ckpt.ledger.records import Lease
 
 log = logging.getLogger(__name__)
 

@@ -1,55 +1,28 @@
-"""A run: acquire the lease, fence, reconcile, plan, execute waves, settle. What operators, the CLI and tests call.
-
-The order is semantics, section 4: nothing is begun before every receipt of the sink has been read behind the fence.
-"""
+"""A run in progress: it holds the lease, plans, executes waves and settles; ``acquire.py`` begins one."""
 
 from __future__ import annotations
 
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.protocols import Connection, PlanRequest, SinkContext, Todo
+from airflow_provider_ckpt.connectors.protocols import PlanRequest, Todo
 from airflow_provider_ckpt.core.batch import Batch, BatchState
-from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LeaseBusyError
 from airflow_provider_ckpt.core.policy import route
-from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.renewal import Renewal
+from airflow_provider_ckpt.replication.setup import Opened, Setup, utcnow
 from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.replication.waves import Waves
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.ledger.records import Lease
-    from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.replication.engine import Engine
 
 log = logging.getLogger(__name__)
-
-_LEASE_PAUSE = 0.5
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What every use case needs.
-
-    :param connections: gives the connection of an id, or raises :class:`ConfigError`
-    :param owner: the lease's owner (see ``owner.py``)
-    """
-
-    pipeline: Pipeline
-    ledger: Ledger
-    connections: Callable[[str], Connection]
-    owner: str
-
-    def connection(self, name: str | None) -> Connection | None:
-        """The connection of an id, None for None."""
-        return self.connections(name) if name else None
 
 
 class Run:
@@ -143,8 +116,6 @@ class Run:
         :param plan_on: also plan what else the source holds, as batches get their verdict
         :raises CkptError: when the run halts or the sink as a whole fails; what was delivered is settled
         """
-        from airflow_provider_ckpt.replication.waves import Waves
-
         Waves(self, engine, rounds=rounds, plan_on=plan_on).run()
 
     def settle(self) -> None:
@@ -227,137 +198,3 @@ class Run:
         records = self.ledger.partitions(self.pipeline.name)
         found = [b for r in records.values() for b in r.partition.batches.values() if b.state is state]
         return sorted(found, key=lambda batch: batch.key)
-
-
-class Opened:
-    """The source and sink of a pipeline, open and checked."""
-
-    def __init__(self, setup: Setup) -> None:
-        pipeline = setup.pipeline
-        self.source = registry.open_source(pipeline, setup.connection(pipeline.source.connection))
-        self.sink = registry.open_sink(
-            pipeline, setup.connection(pipeline.sink.connection), SinkContext(setup.ledger.id, pipeline.name)
-        )
-
-    def check(self) -> None:
-        """Fail before anything is begun if either cannot work."""
-        self.source.check()
-        self.sink.check()
-
-    def close(self) -> None:
-        """Let go of connections."""
-        self.source.close()
-        self.sink.close()
-
-
-def acquire(setup: Setup) -> Run:
-    """Take the lease, fence the sink, reconcile with its receipts.
-
-    :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` or its wait says so
-    :raises ConfigError: if the sink holds another ledger's receipts for the pipeline
-    :raises SourceError: if the source cannot be reached or is not the one the ledger knows
-    :raises SinkError: if the sink cannot be reached
-    """
-    opened = Opened(setup)
-    try:
-        opened.check()
-        claims = opened.sink.claims()
-        strangers = sorted(claims.ledgers - {setup.ledger.id})
-        if strangers:
-            raise ConfigError(
-                f"the sink holds receipts of another ledger ({', '.join(strangers)}) for this pipeline; "
-                f"this ledger is {setup.ledger.id}",
-                pipeline=setup.pipeline.name,
-                hint="Use that ledger, or give this pipeline another name or target.",
-            )
-        lease = _lease(setup, claims.epoch)
-    except CkptError as error:
-        opened.close()
-        _name(error, setup)
-        raise
-    run = Run(setup, lease, opened)
-    try:
-        with run.step("fence"):
-            run.sink.fence(lease.epoch)
-        setup.ledger.declare(lease, setup.pipeline.document())
-        _start(run)
-        run.mark_checkpoints()
-        run.reconcile()
-    except BaseException as error:
-        run.close()
-        setup.ledger.release(lease)
-        if isinstance(error, CkptError):
-            _name(error, setup)
-        raise
-    return run
-
-
-def attach(setup: Setup, epoch: int) -> Run:
-    """Carry on the lease that an earlier task of the same DAG run acquired.
-
-    If attempts of that epoch are still open, this task was started once before and died or lives on as a twin: then the
-    lease is acquired anew, which fences that one. :attr:`Run.epoch` says which epoch it is.
-
-    :raises StaleEpochError: if another run has taken over since
-    """
-    lease = setup.ledger.attach(setup.pipeline.name, epoch, setup.owner)
-    partitions = setup.ledger.partitions(setup.pipeline.name).values()
-    if any(batch.epoch == epoch for record in partitions for batch in record.partition.in_flight.values()):
-        return acquire(setup)
-    run = Run(setup, lease, Opened(setup))
-    run.mark_checkpoints()
-    return run
-
-
-def replicate(setup: Setup, engine: Engine) -> RunSummary:
-    """The whole run: acquire, plan, execute all rounds, settle, release.
-
-    :returns: the summary
-    :raises CkptError: when the run halts or fails; what was delivered is settled, and the lease is released
-    """
-    with acquire(setup) as run:
-        if run.plan():
-            run.execute(engine, rounds=True)
-        return run.finish()
-
-
-def utcnow() -> datetime:
-    """The time, aware, UTC."""
-    return datetime.now(UTC)
-
-
-def _lease(setup: Setup, sink_epoch: int) -> Lease:
-    """Wait for the lease, or fail, as the pipeline says."""
-    terms = setup.pipeline.lease
-    deadline = time.monotonic() + terms.wait.total_seconds()
-    told = False
-    while True:
-        try:
-            return setup.ledger.acquire(
-                setup.pipeline.name, setup.owner, terms.ttl, at_least=sink_epoch, is_dead=owners.is_dead
-            )
-        except LeaseBusyError as error:
-            if terms.on_busy == "fail" or time.monotonic() > deadline:
-                raise
-            if not told:
-                log.info("Waiting for the lease: %s", error)
-                told = True
-            time.sleep(_LEASE_PAUSE)
-
-
-def _start(run: Run) -> None:
-    """Record the source's partitions; new ones start where the pipeline declares."""
-    known = run.ledger.partitions(run.pipeline.name)
-    start_from = run.pipeline.source.start_from
-    bases = {
-        partition: known[partition.id].partition.base
-        if partition.id in known
-        else run.source.start(partition.id, start_from)
-        for partition in run.source.partitions()
-    }
-    run.ledger.start_partitions(run.lease, bases)
-
-
-def _name(error: CkptError, setup: Setup) -> None:
-    """Have an error say which pipeline it speaks of, if it did not."""
-    error.pipeline = error.pipeline or setup.pipeline.name

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_provider_ckpt.core.batch import Counts, Receipt
 from airflow_provider_ckpt.core.errors import ErrorInfo
+from airflow_provider_ckpt.core.policy import Route, route
 
 
 @dataclass(slots=True)
@@ -64,15 +65,21 @@ class RunSummary:
             for name, marks in {**self.checkpoint, **later.checkpoint}.items()
         }
         steps = Counter(self.steps) + Counter(later.steps)
+        records = self.records + later.records
+        leaves = route(
+            dead_lettered=records.dead_lettered,
+            waiting=int(Route.RETRY in later.route),
+            held=int(Route.HOLD in later.route),
+        )
         return RunSummary(
             pipeline=self.pipeline,
             epoch=later.epoch,
             generation=later.generation,
             run=later.run or self.run,
-            route=later.route or self.route,
+            route=[leaf.value for leaf in leaves],
             batches=self.batches + later.batches,
             batches_by_state=later.batches_by_state or self.batches_by_state,
-            records=self.records + later.records,
+            records=records,
             retried=self.retried + later.retried,
             checkpoint=checkpoint,
             lag=later.lag or self.lag,

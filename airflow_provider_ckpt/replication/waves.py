@@ -14,6 +14,7 @@ from airflow_provider_ckpt.core.errors import CkptError, ConfigError, EngineErro
 from airflow_provider_ckpt.core.policy import Retry
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave, pack
 from airflow_provider_ckpt.replication.engine import Engine, WaveLostError
+from airflow_provider_ckpt.replication.setup import utcnow
 from airflow_provider_ckpt.spark.job import Job
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Waves:
             candidates = self._candidates()
             if not candidates:
                 break
-            due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= _now()]
+            due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
             if self._pipeline.pinned:
                 due = _unblocked(due, candidates)
             if due:
@@ -97,14 +98,15 @@ class Waves:
         self._fits(ready.columns)
         lanes = self._lanes(ready.parallelism)
         chosen = self._choose(due, lanes)
-        begun = self._run.ledger.begin(
+        # Located first: a batch whose file is gone stays planned, and at most once is not resolved as sent.
+        tasks = self._tasks(chosen)
+        self._run.ledger.begin(
             self._run.lease,
             [batch.key for batch in chosen],
-            now=_now(),
+            now=utcnow(),
             run=self._run.id,
             at_most_once=self._pipeline.delivery == "at_most_once",
         )
-        tasks = self._tasks(begun)
         packed = pack(tasks, lanes, pinned=self._pipeline.pinned)
         self._number += 1
         wave = Wave(self._number, packed, self._pipeline.commit_strategy.wave_seconds)
@@ -114,7 +116,7 @@ class Waves:
                 outcomes = self._engine.run(wave, self._run.check)
         except WaveLostError as error:
             log.warning("Wave %d of %s was lost: %s", wave.number, self._pipeline.name, error)
-            self._lost(wave, alone=len(begun) == 1 and chosen[0].alone, error=error.error)
+            self._lost(wave, alone=len(chosen) == 1 and chosen[0].alone, error=error.error)
         except EngineError as error:
             self._lost(wave, alone=False, error=error.info)
             raise
@@ -170,25 +172,26 @@ class Waves:
             return list(first.values())
         return due[: self._limit]
 
-    def _tasks(self, begun: Sequence[Batch]) -> Sequence[BatchTask]:
-        files = self._run.ledger.files(self._pipeline.name, [batch.range for batch in begun])
+    def _tasks(self, chosen: Sequence[Batch]) -> Sequence[BatchTask]:
+        """What lanes are told of batches whose next attempt is about to begin."""
+        files = self._run.ledger.files(self._pipeline.name, [batch.range for batch in chosen])
         tasks = [
             BatchTask(
                 batch.key,
                 batch.range,
-                batch.attempts,
+                batch.attempts + 1,
                 batch.instruction,
                 self._run.bounds.get(batch.key.partition),
                 error=batch.error,
             )
-            for batch in begun
+            for batch in chosen
         ]
         return self._run.source.locate(tasks, files)
 
     def _settle(self, outcomes: Sequence[Outcome], started: float) -> None:
         with self._run.step("settle"):
             settlement = self._run.ledger.settle(
-                self._run.lease, outcomes, now=_now(), policy=self._pipeline.policy, unit=self._unit
+                self._run.lease, outcomes, now=utcnow(), policy=self._pipeline.policy, unit=self._unit
             )
         self._count(outcomes, settlement)
         seconds = time.monotonic() - started
@@ -234,7 +237,7 @@ class Waves:
             self._run.lease,
             [[task.key for task in lane] for lane in wave.lanes],
             self._run.sink.receipts(after),
-            now=_now(),
+            now=utcnow(),
             alone=alone,
             limit=self._pipeline.retry.rounds,
         )
@@ -249,7 +252,7 @@ class Waves:
             raise self._halt(error, outcomes)
         delay = self._pipeline.policy.retry.delay(self._outages, self._unit())
         log.warning("%s: %s; trying again in %.1f s", self._pipeline.name, error.message, delay.total_seconds())
-        self._sleep(_now() + delay)
+        self._sleep(utcnow() + delay)
 
     def _halt(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
         culprit = next((outcome for outcome in outcomes if outcome.error == error), None)
@@ -267,7 +270,7 @@ class Waves:
         return halt
 
     def _sleep(self, until: datetime) -> None:
-        while (left := (until - _now()).total_seconds()) > 0:
+        while (left := (until - utcnow()).total_seconds()) > 0:
             self._run.check()
             time.sleep(min(left, _PAUSE))
 
@@ -282,9 +285,3 @@ def _unblocked(due: list[Batch], candidates: list[Batch]) -> list[Batch]:
         if batch not in due:
             waiting.setdefault(batch.key.partition, batch.key.seq)
     return [batch for batch in due if batch.key.seq < waiting.get(batch.key.partition, batch.key.seq + 1)]
-
-
-def _now() -> datetime:
-    from airflow_provider_ckpt.replication.run import utcnow
-
-    return utcnow()

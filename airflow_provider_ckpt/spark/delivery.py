@@ -151,14 +151,17 @@ def deliver_lane(job: Job, wave: Wave, batches: Iterator[pa.RecordBatch]) -> Ite
             lane.close()
 
 
-def copy_lane(job: Job, wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow`` where there is no transform: reads and delivers in one process, so nothing crosses the JVM."""
+def copy_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow`` where there is no transform: reads and delivers in one process, so nothing crosses the JVM.
+
+    :param schema: of the source's columns, for a batch that has no records
+    """
     import pyarrow as pa
 
     for _, tasks in lanes_of(wave, batches):
         started = time.monotonic()
         lane = Lane(job, transformed=False)
-        nothing = pa.table({POSITION: pa.array([], pa.int64())})
+        nothing = schema.empty_table()
         try:
             for index, task in enumerate(tasks):
                 rows, read, failure = nothing, 0, None

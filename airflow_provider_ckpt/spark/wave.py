@@ -6,6 +6,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
@@ -14,6 +15,7 @@ from airflow_provider_ckpt.spark.delivery import copy_lane, deliver_lane
 from airflow_provider_ckpt.spark.reading import control_schema, read_lane
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -53,12 +55,13 @@ def check_transform(spark: SparkSession, job: Job) -> list[str]:
 def _frame(spark: SparkSession, job: Job, wave: Wave) -> DataFrame:
     lanes = spark.range(0, len(wave.lanes), 1, len(wave.lanes))
     outcome = f"{c.OUTCOME} string"
-    if job.pipeline.transform.trivial:
-        return lanes.mapInArrow(partial(copy_lane, job, wave), outcome)
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = _reader_schema(job)
     arrow = to_arrow_schema(schema, timezone="UTC")
+    if job.pipeline.transform.trivial:
+        records = _without_control(arrow)
+        return lanes.mapInArrow(partial(copy_lane, job, wave, records), outcome)
     read = lanes.mapInArrow(partial(read_lane, job, wave, arrow), schema)
     judged = transform.apply(read, job.pipeline, job.shape)
     return judged.mapInArrow(partial(deliver_lane, job, wave), outcome)
@@ -72,3 +75,11 @@ def _reader_schema(job: Job) -> StructType:
     fields = [StructField(item.name, from_arrow_type(item.type)) for item in control_schema()]
     ddl = ", ".join(f"{transform.quote(name)} {kind}" for name, kind in job.shape.columns)
     return StructType(fields + transform.parse_schema(ddl, job.context.pipeline).fields)
+
+
+def _without_control(schema: pa.Schema) -> pa.Schema:
+    """The position and the source's columns alone."""
+    for name in c.CONTROL:
+        if name != POSITION:
+            schema = schema.remove(schema.get_field_index(name))
+    return schema

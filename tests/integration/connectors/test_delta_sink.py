@@ -197,7 +197,8 @@ class TestDeadLetters:
         assert (line["position"], line["error_type"], line["message"]) == (0, "MessageDeserialization", "not JSON")
         assert (line["seq"], line["attempt"], line["epoch"], line["partition"]) == (0, 3, 2, "files")
         assert line["headers"] == {"source-file": "x.jsonl"}
-        assert (table.parent / "flights.dead_letters/flights/generation=1/files/0-3-2.jsonl").is_file()
+        beside = table.parent / "flights.dead_letters" / "flights" / f"ledger={LEDGER}"
+        assert (beside / "generation=1" / "files" / "0-3-2.jsonl").is_file()
 
     def test_a_null_in_a_not_null_column_costs_that_record_alone(self, table: Path) -> None:
         DeltaTable.create(table, Schema([Field("id", PrimitiveType("long"), nullable=False)]))

@@ -56,17 +56,25 @@ class TableHarness(SourceHarness):
 
 CURSORS = {
     "bigint": {"column": "bigint PRIMARY KEY", "value": "i * 3 + 1"},
-    "integer without an index": {"column": "integer NOT NULL", "value": "i"},
-    "negative smallint": {"column": "smallint UNIQUE NOT NULL", "value": "i - 100"},
     "timestamptz": {
         "column": "timestamptz PRIMARY KEY",
         "value": "timestamptz '2024-03-31 00:59:59.999999Z' + i * interval '1 minute 1 microsecond'",
     },
-    "timestamp": {
+    "integer without an index": {"column": "integer NOT NULL", "value": "i"},
+}
+MORE_CURSORS = {
+    "smallint below zero": {"column": "smallint UNIQUE NOT NULL", "value": "i - 100"},
+    "timestamp across 1970": {
         "column": "timestamp PRIMARY KEY",
         "value": "timestamp '1969-12-31 23:59:59.999999' + i * interval '0.5 second'",
     },
     "date": {"column": "date PRIMARY KEY", "value": "date '1999-12-01' + i"},
+    "timestamp before Christ": {
+        "column": "timestamp PRIMARY KEY",
+        "value": "timestamp '0044-03-15 BC' + i * interval '1 day'",
+    },
+    "timestamptz without an index": {"column": "timestamptz NOT NULL", "value": "to_timestamp(i / 1000.0)"},
+    "a domain": {"column": "serial_number PRIMARY KEY", "value": "i"},
 }
 
 
@@ -74,6 +82,23 @@ class TestConformance(SourceConformance):
     @pytest.fixture(params=CURSORS)
     def harness(self, request: pytest.FixtureRequest, postgres_database: str) -> SourceHarness:
         return TableHarness(postgres_database, **CURSORS[request.param])
+
+
+@pytest.mark.parametrize("kind", MORE_CURSORS)
+def test_a_cursor_of_another_kind_does_as_well(postgres_database: str, kind: str) -> None:
+    execute(postgres_database, "CREATE DOMAIN serial_number AS int CHECK (VALUE >= 0)")
+    harness = TableHarness(postgres_database, **MORE_CURSORS[kind])
+    with closing(harness.open()) as source:
+        ledger = Ledger(harness, source)
+        base = ledger.end
+        harness.add(50)
+        ledger.plan(20)
+        harness.add(5)
+        ledger.plan(20)
+
+        assert ledger.planned[0].range.start == base
+        assert [len(batch) for batch in ledger.read(ledger.planned)] == [20, 20, 10, 5]
+        assert ledger.numbers(ledger.planned) == list(range(55))
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -66,11 +67,8 @@ def test_other_tables_in_the_database_are_left_alone(empty_url: str) -> None:
 def test_two_processes_that_migrate_at_once_make_one_ledger(empty_url: str) -> None:
     engine = create(parse(empty_url), make_file=True)
     engine.connect().close()
-    threads = [threading.Thread(target=migrate.upgrade, args=(empty_url,)) for _ in range(1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert list(pool.map(migrate.upgrade, [empty_url] * 2)) == [None, None]
     with engine.connect() as connection:
         assert len(connection.execute(sa.select(tables.ledger.c.id)).all()) == 1
     engine.dispose()

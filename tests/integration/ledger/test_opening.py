@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerUnavailableError
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, LedgerUnavailableError
 from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.engine import create, parse
 from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -92,30 +92,40 @@ def test_a_lost_file_is_one_clear_line(tmp_path: Path, migrated_file: Path) -> N
             ledger.pipelines()
 
 
-def test_a_full_disk_is_one_clear_line_and_stores_nothing(ledger: Ledger) -> None:
-    acts = Acts(ledger).start("t")
-    if ledger._engine.dialect.name == "postgresql":
-        pytest.raises(LedgerUnavailableError, acts.plan, 2**63)
+def test_a_full_disk_is_one_clear_line_and_stores_nothing(tmp_path: Path, migrated_file: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(migrated_file.read_bytes())
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        acts = Acts(ledger).start("t")
+
+        @sa.event.listens_for(ledger._engine, "begin")
+        def fill_the_disk(connection: sa.Connection) -> None:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")
+
+        with pytest.raises(LedgerUnavailableError, match="Make room"):
+            acts.plan(*range(1, 5000))
         assert acts.states() == {}
-        return
 
-    @sa.event.listens_for(ledger._engine, "begin")
-    def shrink(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("PRAGMA max_page_count = 1")
 
-    with pytest.raises(LedgerUnavailableError, match="Make room"):
-        acts.plan(*range(1, 5000))
+def test_a_position_beyond_64_bits_is_refused_and_nothing_is_stored(ledger: Ledger) -> None:
+    acts = Acts(ledger).start("t")
+    with pytest.raises(LedgerStateError, match="cannot store"):
+        acts.plan(2**63)
     assert acts.states() == {}
+    assert acts.plan(2**63 - 1)[0].range.end == 2**63 - 1
 
 
-def test_an_open_ledger_survives_a_restart_of_its_server() -> None:
-    with PostgresServer() as server:
-        url = server.new_database()
-        migrate.upgrade(url)
-        with Ledger.open(url) as ledger:
-            acts = Acts(ledger).start("t")
-            server.stop_server() if hasattr(server, "stop_server") else None
-            assert acts.plan(10)[0].key.seq == 0
+def test_an_open_ledger_survives_the_loss_of_its_connections(postgres_server: PostgresServer) -> None:
+    url = postgres_server.new_database()
+    migrate.upgrade(url)
+    with Ledger.open(url) as ledger:
+        acts = Acts(ledger).start("t")
+        engine = sa.create_engine(parse(url))
+        with engine.begin() as connection:
+            kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ckpt-ledger'"
+            connection.execute(sa.text(kill + " AND datname = current_database()"))
+        engine.dispose()
+        assert acts.plan(10)[0].key.seq == 0
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://h/db", "no address at all"])

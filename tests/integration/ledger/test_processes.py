@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
 
-from airflow_provider_ckpt.core.errors import LeaseBusyError
+import pytest
+
+from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerUnavailableError
+from airflow_provider_ckpt.ledger import engine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.acts import TTL, Acts, delivered
 
@@ -64,3 +68,26 @@ def test_a_read_does_not_wait_for_a_command_in_progress(ledger_url: str) -> None
             assert [event["kind"] for event in reader.events("orders")] == ["lease_acquired", "partitions_started"]
         assert reader.events("orders")[-1]["kind"] == "pause"
         assert reader.acquire("other", "b", TTL).epoch == 1
+
+
+def test_a_process_frozen_inside_a_command_does_not_block_its_successor(
+    migrated_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = engine._POSTGRES_SESSION.replace("'15s'", "'300ms'")
+    monkeypatch.setattr(engine, "_POSTGRES_SESSION", impatient)
+    with Ledger.open(migrated_database) as frozen, Ledger.open(migrated_database) as second:
+        acts = Acts(frozen, pipeline="frozen").start("t")
+
+        def freeze() -> None:
+            with frozen._command(acts.lease) as command:
+                time.sleep(1)
+                command.write("too late", {})
+
+        with ThreadPoolExecutor(1) as pool:
+            thawed = pool.submit(freeze)
+            time.sleep(0.1)
+            lease = second.acquire("frozen", "second", TTL, is_dead=lambda _: True)
+        with pytest.raises(LedgerUnavailableError):
+            thawed.result()
+        assert lease.epoch == acts.lease.epoch + 1
+        assert second.events("frozen")[-1]["kind"] == "lease_taken_over"

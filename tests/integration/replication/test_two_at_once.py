@@ -13,17 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ckpt.connectors import registry
+from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import Counts
-from airflow_provider_ckpt.core.errors import LeaseBusyError
+from airflow_provider_ckpt.core.errors import CkptError, ErrorType, LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.run import acquire
+from airflow_provider_ckpt.replication.acquire import acquire
+from airflow_provider_ckpt.replication.session_engine import SessionEngine
 from airflow_provider_ckpt.replication.summary import RunSummary
 from tests.chaos.evidence import gather, judge, sink_receipts
 from tests.services.command import CkptCommand, write_pipeline
 from tests.services.postgres import PostgresServer
 from tests.services.processes import Process, Role, gone, kill, marked, new_token
-from tests.services.replication import Replication, make_ledger, orders_pipeline
-from tests.services.tables import execute, make_source, make_target
+from tests.services.replication import Replication, connection_to, make_ledger, orders_pipeline
+from tests.services.tables import execute, make_source, make_target, scalar
 
 ROWS, BATCHES = 4000, 40
 
@@ -67,8 +70,28 @@ def test_an_expired_lease_is_taken_over_and_its_run_stores_nothing_more(orders: 
 
     assert summary.epoch == lease.epoch + 1
     assert summary.records == Counts(1000, 1000, 0, 0)
-    with pytest.raises(Exception, match=f"epoch {lease.epoch}"):
+    with pytest.raises(StaleEpochError, match=f"epoch {lease.epoch}"):
         setup.ledger.renew(lease)
+
+
+def test_the_sink_refuses_the_transactions_of_an_older_epoch(orders: Replication) -> None:
+    with acquire(orders.setup("first")) as first:
+        first.plan()
+        context = SinkContext(orders.ledger.id, "orders", first.epoch + 1)
+        newer = registry.open_sink(orders.pipeline, connection_to(orders.dsn), context)
+        newer.fence(first.epoch + 1)
+        newer.close()
+
+        with pytest.raises(CkptError, match=f"epoch {first.epoch + 1}") as refused:
+            first.execute(SessionEngine(orders.spark), rounds=True)
+
+        assert refused.value.type is ErrorType.FENCED
+        orders.ledger.release(first.lease)
+    assert scalar(orders.dsn, "SELECT count(*) FROM target") == 0
+    assert sink_receipts(orders.dsn, "orders") == []
+
+    assert orders.run().epoch == first.epoch + 2
+    assert scalar(orders.dsn, "SELECT count(*) FROM target") == 1000
 
 
 @dataclass
@@ -161,10 +184,17 @@ def test_a_run_paused_past_its_lease_is_fenced_and_the_second_completes(
     said = first_log.read_text().strip().splitlines()[-1]
     assert said.startswith("error: "), said
     assert "epoch 1" in said, said
-    assert "StaleEpoch" in said or "Fenced" in said, said
+    assert "[StaleEpoch]" in said or "[Fenced]" in said, said
     assert before < BATCHES
     assert judge(gather(stage.dsn, stage.ledger, "orders", "orders", "target")).faults == []
     assert stage.receipts() == BATCHES
+    assert scalar(stage.dsn, _COMMITTED_BEHIND_THE_FENCE) == 0
+
+
+_COMMITTED_BEHIND_THE_FENCE = """
+    SELECT count(*) FROM ckpt_sink_receipt r JOIN ckpt_sink_fence f USING (ledger, pipeline)
+    WHERE r.epoch < f.epoch AND r.at > f.at
+"""
 
 
 def _epoch(stage: Stage) -> int:

@@ -30,6 +30,7 @@ from airflow_provider_ckpt.core.errors import (
 )
 from airflow_provider_ckpt.operators.base import CkptOperator, airflow_error
 from airflow_provider_ckpt.operators.leaves import dead_letters_at
+from airflow_provider_ckpt.replication import acquire as replication
 from airflow_provider_ckpt.replication.summary import RunSummary
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 from tests.unit.airflow.test_task_group import PIPELINE
@@ -69,8 +70,6 @@ class Task:
     """A task of the group in a context of its own, on a run that is given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, run: HeldRun, **handed: Any) -> None:
-        from airflow_provider_ckpt.replication import run as replication
-
         with DAG("replication", schedule=None) as dag:
             CkptReplicationTaskGroup("orders", pipeline=PIPELINE, deferrable=handed.pop("deferrable", False))
         self.task: Any = dag.get_task(f"orders.{name}")
@@ -81,6 +80,7 @@ class Task:
             xcom_push=lambda key, value: self.pushed.update({key: value}),
             task=self.task,
             map_index=-1,
+            try_number=1,
         )
         self.context: Any = {"ti": ti, "dag_run": SimpleNamespace(dag_id="replication", run_id="one")}
         monkeypatch.setattr(replication, "attach", lambda setup, epoch: run)
@@ -100,6 +100,10 @@ class NoLedger:
 
     def __exit__(self, *_: object) -> None:
         """Nothing is open."""
+
+
+def taken_over(setup: object, epoch: int) -> HeldRun:
+    raise StaleEpochError("epoch 2 holds the lease.")
 
 
 def handed(epoch: int = 1, planned: int = 3, **summary: Any) -> dict[str, Any]:
@@ -171,6 +175,23 @@ def test_a_cleared_run_is_not_misled_by_what_an_older_epoch_handed_over(monkeypa
     task = Task(monkeypatch, "dead_letters", HeldRun(RunSummary("orders", 2)), route=handed(2), retry=handed(1))
 
     assert task.task.previous(task.context)["epoch"] == 2
+
+
+def test_a_task_that_was_taken_over_fails_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(monkeypatch, "settle", HeldRun(RunSummary("orders", 1)), submit=handed())
+    monkeypatch.setattr(replication, "attach", taken_over)
+
+    with pytest.raises(AirflowFailException, match="epoch 2 holds the lease"):
+        task.task.execute(task.context)
+
+
+def test_a_task_that_runs_once_more_acquires_anew_and_passes_that_epoch_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(monkeypatch, "settle", HeldRun(RunSummary("orders", 1)), submit=handed(epoch=1))
+    task.context["ti"].try_number = 2
+    monkeypatch.setattr(replication, "attach", taken_over)
+    monkeypatch.setattr(replication, "acquire", lambda setup: HeldRun(RunSummary("orders", 3)))
+
+    assert task.task.execute(task.context)["epoch"] == 3
 
 
 def test_dead_letters_of_an_earlier_task_are_not_forgotten_by_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:

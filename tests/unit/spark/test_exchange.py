@@ -17,7 +17,7 @@ _KEY = BatchKey(1, "t", 0)
 
 
 def _job() -> Job:
-    secret = Connection("db", "postgres", password="hush")  # noqa: S106
+    secret = Connection("db", "postgres", password="hush")
     return Job({"name": "orders"}, SinkContext("ledger", "orders", 2), Shape(False, [("id", "bigint")]), {"db": secret})
 
 

@@ -1,0 +1,118 @@
+"""How a run begins: take the lease, fence the sink, and reconcile with its receipts before anything is begun.
+
+The order is semantics, section 4; nothing here may be left out or swapped.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LeaseBusyError
+from airflow_provider_ckpt.replication import owner as owners
+from airflow_provider_ckpt.replication.run import Run
+from airflow_provider_ckpt.replication.setup import Opened, Setup
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.records import Lease
+
+log = logging.getLogger(__name__)
+
+_LEASE_PAUSE = 0.5
+
+
+def acquire(setup: Setup) -> Run:
+    """Take the lease, fence the sink, reconcile with its receipts.
+
+    :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` or its wait says so
+    :raises ConfigError: if the sink holds another ledger's receipts for the pipeline
+    :raises SourceError: if the source cannot be reached or is not the one the ledger knows
+    :raises SinkError: if the sink cannot be reached
+    """
+    opened = Opened(setup)
+    try:
+        opened.check()
+        claims = opened.sink.claims()
+        strangers = sorted(claims.ledgers - {setup.ledger.id})
+        if strangers:
+            raise ConfigError(
+                f"the sink holds receipts of another ledger ({', '.join(strangers)}) for this pipeline; "
+                f"this ledger is {setup.ledger.id}",
+                pipeline=setup.pipeline.name,
+                hint="Use that ledger, or give this pipeline another name or target.",
+            )
+        lease = _lease(setup, claims.epoch)
+    except CkptError as error:
+        opened.close()
+        _name(error, setup)
+        raise
+    run = Run(setup, lease, opened)
+    try:
+        with run.step("fence"):
+            run.sink.fence(lease.epoch)
+        setup.ledger.declare(lease, setup.pipeline.document())
+        _start(run)
+        run.mark_checkpoints()
+        run.reconcile()
+    except BaseException as error:
+        run.close()
+        setup.ledger.release(lease)
+        if isinstance(error, CkptError):
+            _name(error, setup)
+        raise
+    return run
+
+
+def attach(setup: Setup, epoch: int) -> Run:
+    """Carry on the lease that an earlier task of the same DAG run acquired.
+
+    If attempts of that epoch are still open, this task was started once before and died or lives on as a twin: then the
+    lease is acquired anew, which fences that one. :attr:`Run.epoch` says which epoch it is.
+
+    :raises StaleEpochError: if another run has taken over since
+    """
+    lease = setup.ledger.attach(setup.pipeline.name, epoch, setup.owner)
+    partitions = setup.ledger.partitions(setup.pipeline.name).values()
+    if any(batch.epoch == epoch for record in partitions for batch in record.partition.in_flight.values()):
+        return acquire(setup)
+    run = Run(setup, lease, Opened(setup))
+    run.mark_checkpoints()
+    return run
+
+
+def _lease(setup: Setup, sink_epoch: int) -> Lease:
+    """Wait for the lease, or fail, as the pipeline says."""
+    terms = setup.pipeline.lease
+    deadline = time.monotonic() + terms.wait.total_seconds()
+    told = False
+    while True:
+        try:
+            return setup.ledger.acquire(
+                setup.pipeline.name, setup.owner, terms.ttl, at_least=sink_epoch, is_dead=owners.is_dead
+            )
+        except LeaseBusyError as error:
+            if terms.on_busy == "fail" or time.monotonic() > deadline:
+                raise
+            if not told:
+                log.info("Waiting for the lease: %s", error)
+                told = True
+            time.sleep(_LEASE_PAUSE)
+
+
+def _start(run: Run) -> None:
+    """Record the source's partitions; new ones start where the pipeline declares."""
+    known = run.ledger.partitions(run.pipeline.name)
+    start_from = run.pipeline.source.start_from
+    bases = {
+        partition: known[partition.id].partition.base
+        if partition.id in known
+        else run.source.start(partition.id, start_from)
+        for partition in run.source.partitions()
+    }
+    run.ledger.start_partitions(run.lease, bases)
+
+
+def _name(error: CkptError, setup: Setup) -> None:
+    """Have an error say which pipeline it speaks of, if it did not."""
+    error.pipeline = error.pipeline or setup.pipeline.name

@@ -1,0 +1,59 @@
+"""What every use case starts from: the pipeline, its ledger, who runs it, and its source and sink, opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors import registry
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every use case needs.
+
+    :param connections: gives the connection of an id, or raises :class:`ConfigError`
+    :param owner: the lease's owner (see ``owner.py``)
+    """
+
+    pipeline: Pipeline
+    ledger: Ledger
+    connections: Callable[[str], Connection]
+    owner: str
+
+    def connection(self, name: str | None) -> Connection | None:
+        """The connection of an id, None for None."""
+        return self.connections(name) if name else None
+
+
+class Opened:
+    """The source and sink of a pipeline, open and checked."""
+
+    def __init__(self, setup: Setup) -> None:
+        pipeline = setup.pipeline
+        self.source = registry.open_source(pipeline, setup.connection(pipeline.source.connection))
+        self.sink = registry.open_sink(
+            pipeline, setup.connection(pipeline.sink.connection), SinkContext(setup.ledger.id, pipeline.name)
+        )
+
+    def check(self) -> None:
+        """Fail before anything is begun if either cannot work."""
+        self.source.check()
+        self.sink.check()
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self.source.close()
+        self.sink.close()
+
+
+def utcnow() -> datetime:
+    """The time, aware, UTC."""
+    return datetime.now(UTC)
