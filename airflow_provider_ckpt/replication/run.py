@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Self
 
 from airflow_provider_ckpt.connectors.protocols import PlanRequest, Todo
-from airflow_provider_ckpt.core.batch import Batch, BatchState
+from airflow_provider_ckpt.core.batch import Batch, BatchState, Receipt
 from airflow_provider_ckpt.core.policy import route
 from airflow_provider_ckpt.replication.renewal import Renewal
 from airflow_provider_ckpt.replication.setup import Opened, Setup, utcnow
@@ -63,9 +63,7 @@ class Run:
     def reconcile(self) -> None:
         """Settle what has a receipt; behind the fence, attempts of older epochs that have none go back to planned."""
         with self.step("reconcile"):
-            records = self.ledger.partitions(self.pipeline.name)
-            after = {name: record.partition.committed for name, record in records.items()}
-            found = self.ledger.reconcile(self.lease, self.sink.receipts(after), now=utcnow())
+            found = self.ledger.reconcile(self.lease, self.receipts(), now=utcnow())
             self.summary.settled([*found.acked, *found.imported])
         if found.acked or found.imported or found.fenced:
             log.info(
@@ -76,6 +74,11 @@ class Run:
                 len(found.imported),
                 len(found.fenced),
             )
+
+    def receipts(self) -> Iterator[Receipt]:
+        """The sink's receipts that the ledger may not have heard of."""
+        records = self.ledger.partitions(self.pipeline.name)
+        return self.sink.receipts({name: record.after for name, record in records.items()})
 
     def plan(self) -> int:
         """Plan what the source holds beyond the plan, as far as ``max_in_flight`` allows.
@@ -167,6 +170,8 @@ class Run:
         for name, record in self.ledger.partitions(self.pipeline.name).items():
             at = record.partition.committed
             self.summary.checkpoint.setdefault(name, {"before": at, "after": at})
+            if record.bound is not None:
+                self.bounds.setdefault(name, record.bound)
 
     def close(self) -> None:
         """Stop renewing and let go of connections; the lease stays as it is."""

@@ -231,12 +231,10 @@ class Waves:
 
     def _lost(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
         """Spark lost the wave: receipts say what it did, and the first suspect of each lane runs alone next."""
-        records = self._run.ledger.partitions(self._pipeline.name)
-        after = {name: record.partition.committed for name, record in records.items()}
         settlement = self._run.ledger.lost(
             self._run.lease,
             [[task.key for task in lane] for lane in wave.lanes],
-            self._run.sink.receipts(after),
+            self._run.receipts(),
             now=utcnow(),
             alone=alone,
             limit=self._pipeline.retry.rounds,

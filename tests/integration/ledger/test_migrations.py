@@ -83,7 +83,7 @@ def test_alembics_own_command_line_finds_the_ledger_by_its_address(empty_url: st
 
 
 def test_without_leave_a_missing_file_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(LedgerUnavailableError, match="no SQLite file|does not exist"):
+    with pytest.raises(LedgerUnavailableError, match="does not exist"):
         migrate.upgrade(f"sqlite:///{tmp_path}/none.db")
     assert list(tmp_path.iterdir()) == []
 

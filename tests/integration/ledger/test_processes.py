@@ -30,7 +30,7 @@ def work(url: str, name: str) -> int:
 
 def grab(url: str, owner: str) -> list[int]:
     """Take the one lease as often as it is free."""
-    epochs = []
+    epochs: list[int] = []
     with Ledger.open(url) as ledger:
         while len(epochs) < ROUNDS:
             try:

@@ -28,7 +28,7 @@ def test_a_place_is_told_without_password_and_options(url: str, place: str) -> N
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://h/db", "postgresql+psycopg://h/db", "x"])
 def test_another_kind_of_address_is_refused_with_an_example(url: str) -> None:
-    with pytest.raises(ConfigError, match="sqlite:///|postgresql://|file"):
+    with pytest.raises(ConfigError, match="sqlite:///"):
         parse(url)
 
 

@@ -1,0 +1,171 @@
+"""A source that makes up its rows and a sink that writes down what it was given, to see how lanes treat both.
+
+Both run in Spark's Python workers. What each batch shall do is named by its seq.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Content, Shape, SinkContext
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError, SourceError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.spark.job import Job
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+
+_VERDICTS = {
+    Instruction.DELIVER: (AttemptOutcome.DELIVERED, Verdict.DELIVERED),
+    Instruction.REJECT: (AttemptOutcome.REJECTED, Verdict.REJECTED),
+    Instruction.VOID: (AttemptOutcome.VOID, Verdict.VOID),
+}
+
+
+@dataclass(frozen=True)
+class Script:
+    """What shall happen, by seq.
+
+    :param read_fails: batches that cannot be read; True where the source as a whole is gone
+    :param write_fails: batches that the sink refuses; True where the sink as a whole is gone
+    :param write_breaks: batches at which the sink's driver raises what nobody foresaw
+    :param bad: positions that the sink finds bad
+    :param pause: seconds that each delivery takes
+    :param rows: Arrow rows that the reader yields at once
+    """
+
+    read_fails: Mapping[int, bool] = field(default_factory=dict)
+    write_fails: Mapping[int, bool] = field(default_factory=dict)
+    write_breaks: Sequence[int] = ()
+    bad: Sequence[int] = ()
+    pause: float = 0.0
+    rows: int = 20_000
+
+
+class ScriptedReader:
+    """Yields one row a position: ``id``, which is the position, and ``name``."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """The rows of the range; a batch that shall fail does so after its first rows."""
+        import pyarrow as pa
+
+        for start in range(task.range.start, task.range.end, self._script.rows):
+            ids = list(range(start, min(start + self._script.rows, task.range.end)))
+            columns = {POSITION: pa.array(ids, pa.int64()), "id": pa.array(ids, pa.int64())}
+            yield pa.RecordBatch.from_pydict({**columns, "name": pa.array([f"row {n}" for n in ids])})
+            if task.key.seq in self._script.read_fails:
+                raise SourceError("the source ended early", whole=self._script.read_fails[task.key.seq])
+
+    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
+        """Where a row came from."""
+        return {"source-table": "made up", "source-position": str(position)}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ScriptedWriter:
+    """Appends a line to the log for each batch that it delivers."""
+
+    def __init__(self, script: Script, log: str) -> None:
+        self._script = script
+        self._log = log
+
+    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+        """Write down what the batch holds."""
+        script, seq = self._script, task.key.seq
+        time.sleep(script.pause)
+        if seq in script.write_breaks:
+            raise ValueError("nobody foresaw this")
+        if seq in script.write_fails:
+            raise SinkError("the sink refuses", whole=script.write_fails[seq])
+        positions = content.rows.column(POSITION).to_pylist()
+        bad = {p: ErrorInfo(ErrorType.SINK, "bad row", sqlstate="23514") for p in positions if p in script.bad}
+        found = content.original(bad) if bad else []
+        line = {
+            "seq": seq,
+            "process": os.getpid(),
+            "at": time.time(),
+            "positions": [p for p in positions if p not in bad],
+            "columns": content.rows.column_names[1:],
+            "letters": [
+                [letter.position, letter.error.type, letter.error.message, (letter.value or b"").decode()]
+                for letter in [*content.letters, *found]
+            ],
+        }
+        with Path(self._log).open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        outcome, verdict = _VERDICTS[task.instruction]
+        counts = content.counts(len(found))
+        receipt = Receipt(task.key, task.range, verdict, 1, task.attempt, counts, datetime.now(UTC))
+        return Outcome(task.key, task.attempt, outcome, receipt)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True)
+class ScriptedJob(Job):
+    """A job whose reader and writer follow a script.
+
+    :param log: the file that the sink writes down in
+    """
+
+    script: Script = field(default_factory=Script)
+    log: str = ""
+
+    def reader(self) -> ScriptedReader:
+        """A reader for one lane."""
+        return ScriptedReader(self.script)
+
+    def writer(self) -> ScriptedWriter:
+        """A writer for one lane."""
+        return ScriptedWriter(self.script, self.log)
+
+
+def make_job(log: Path, script: Script, **keys: Any) -> ScriptedJob:
+    """A job for a pipeline with further top-level keys."""
+    document = {
+        "name": "scripted",
+        "source": {"type": "postgres", "connection": "db", "table": "made_up", "cursor": "id"},
+        "sink": {"type": "postgres", "connection": "db", "table": "target"},
+        **keys,
+    }
+    shape = Shape(raw=False, columns=(("id", "bigint"), ("name", "string")))
+    connections = {"db": Connection("db", "postgres")}
+    pipeline = Pipeline.model_validate(document)
+    context = SinkContext("ledger", pipeline.name, 1)
+    return ScriptedJob(pipeline.document(), context, shape, connections, script, str(log))
+
+
+def make_wave(*lanes: Sequence[BatchTask], seconds: float = 60.0) -> Wave:
+    """The first wave of a run."""
+    return Wave(1, lanes, seconds)
+
+
+def task(seq: int, start: int, end: int, instruction: Instruction = Instruction.DELIVER, **keys: Any) -> BatchTask:
+    """A batch of partition ``p``."""
+    return BatchTask(BatchKey(1, "p", seq), Range(start, end), 1, instruction, **keys)
+
+
+def written(log: Path) -> list[dict[str, Any]]:
+    """What the sink wrote down, in that order."""
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
