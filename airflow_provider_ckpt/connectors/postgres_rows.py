@@ -1,7 +1,7 @@
 """Puts a batch's rows into the target inside the writer's transaction: all at once, or one by one if some are bad.
 
 All at once: binary COPY straight into the target, or through a temporary table where values need a cast or rows replace
-others. One by one: an exception block for each source position, so that a bad record costs itself alone.
+others. One by one: an exception block for each source position where it must be, so that a bad record costs itself.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _NUMBER = "__ckpt_number"
 _BAD = "ckpt_bad"
+_BLOCK = 64
+"""Positions that are tried together before they are tried one by one."""
 
 
 class Rows:
@@ -117,19 +119,30 @@ class Rows:
         return f"ON CONFLICT ({key}) DO " + (f"UPDATE SET {', '.join(others)}" if others else "NOTHING")
 
     def _block(self, stage: str) -> str:
-        insert = self._insert(self._lenient, stage, "WHERE s.ctid = ANY (ckpt_item.places)")
+        """Blocks of positions in order, each in a subtransaction; the positions of a block that fails, one by one."""
+        place = quote(POSITION)
         body = f"""
             #variable_conflict use_column
-            DECLARE ckpt_item record;
+            DECLARE ckpt_block record; ckpt_item record;
             BEGIN
-                FOR ckpt_item IN
-                    SELECT {quote(POSITION)} AS place, array_agg(ctid) AS places FROM {stage}
-                    GROUP BY {quote(POSITION)} ORDER BY {quote(POSITION)}
+                FOR ckpt_block IN
+                    SELECT array_agg(ctid) AS places FROM (
+                        SELECT ctid, (dense_rank() OVER (ORDER BY {place}) - 1) / {_BLOCK} AS number FROM {stage}
+                    ) AS ranked GROUP BY number ORDER BY number
                 LOOP
                     BEGIN
-                        {insert}
+                        {self._insert(self._lenient, stage, "WHERE s.ctid = ANY (ckpt_block.places)")}
                     EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
-                        INSERT INTO pg_temp.{_BAD} VALUES (ckpt_item.place, SQLSTATE, SQLERRM);
+                        FOR ckpt_item IN
+                            SELECT {place} AS place, array_agg(ctid) AS places FROM {stage}
+                            WHERE ctid = ANY (ckpt_block.places) GROUP BY {place} ORDER BY {place}
+                        LOOP
+                            BEGIN
+                                {self._insert(self._lenient, stage, "WHERE s.ctid = ANY (ckpt_item.places)")}
+                            EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+                                INSERT INTO pg_temp.{_BAD} VALUES (ckpt_item.place, SQLSTATE, SQLERRM);
+                            END;
+                        END LOOP;
                     END;
                 END LOOP;
             END"""

@@ -29,7 +29,7 @@ _LOCK_TIMEOUT_MS = 2000
 _FENCE_SECONDS = 60.0
 """How long the fence goes on trying."""
 
-_COUNTABLE_BYTES = 1 << 30
+_COUNTABLE_BYTES = 16 << 20
 """Up to this size a table's rows are counted when someone asks."""
 
 _RIGHTS = """
@@ -129,7 +129,7 @@ class PostgresSink:
         yield from map(receipt_of, rows)
 
     def target_rows(self) -> int | None:
-        """The target's rows, counted, unless it is larger than a gigabyte."""
+        """The target's rows, counted, unless it is larger than 16 MB: a first scan after a load rewrites what it reads."""
         with self._session("counting the target") as fetch:
             table = self._target(fetch)
             if fetch("SELECT pg_catalog.pg_table_size({0}::oid)", [table.oid])[0][0] > _COUNTABLE_BYTES:

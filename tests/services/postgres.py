@@ -61,7 +61,7 @@ def _free_port() -> int:
 
 
 def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
 
 
 class PostgresServer:
@@ -125,8 +125,8 @@ class PostgresServer:
         self._wait()
         return self
 
-    def stop(self, how: signal.Signals = signal.SIGINT, *, keep: bool = False) -> None:
-        """Stop the server (SIGINT: fast; SIGQUIT: like a crash) and, unless ``keep``, remove the cluster."""
+    def stop(self, how: signal.Signals = signal.SIGQUIT, *, keep: bool = False) -> None:
+        """Stop the server (SIGQUIT: like a crash; SIGINT: in order) and, unless ``keep``, remove the cluster."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(how)

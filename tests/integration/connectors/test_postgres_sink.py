@@ -62,7 +62,7 @@ class TargetHarness(SinkHarness):
         ]
 
 
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "append": {"column": "bigint"},
     "append through a cast": {"column": "numeric(12, 1)"},
     "upsert": {"column": "int PRIMARY KEY", "mode": "upsert", "key": ["id"]},
@@ -137,8 +137,8 @@ class TestFence:
             new.take_over()
             execute(
                 harness.dsn,
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'ckpt:%%'"
-                " AND application_name NOT LIKE 'ckpt-%%'",
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'ckpt:%'"
+                " AND application_name NOT LIKE 'ckpt-%'",
             )
 
             with pytest.raises(FencedError):
@@ -147,7 +147,8 @@ class TestFence:
     def test_a_lane_in_the_middle_of_a_batch_cannot_commit_after_it(self, harness: TargetHarness) -> None:
         execute(
             harness.dsn,
-            "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END'",
+            "CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END'",
             "CREATE TRIGGER slow BEFORE INSERT ON target FOR EACH ROW EXECUTE FUNCTION slowly()",
         )
         raised: list[BaseException] = []
@@ -218,12 +219,12 @@ class TestBookkeeping:
             thread.join()
 
         assert failures == []
-        assert scalar(harness.dsn, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'ckpt_sink_%%'") == 3
+        assert scalar(harness.dsn, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'ckpt_sink_%'") == 3
 
     def test_it_stands_in_the_target_s_schema(self, postgres_database: str) -> None:
         schema = 'we"ird {0} %s'
         execute(
-            postgres_database, 'CREATE SCHEMA "we""ird {0} %%s"', 'CREATE TABLE "we""ird {0} %%s"."My ""table" (id int)'
+            postgres_database, 'CREATE SCHEMA "we""ird {0} %s"', 'CREATE TABLE "we""ird {0} %s"."My ""table" (id int)'
         )
         context = SinkContext(LEDGER, "orders", 1)
         declared = pipeline(sink={"table": '"we""ird {0} %s"."My ""table"'})
@@ -238,7 +239,7 @@ class TestBookkeeping:
             assert outcome.outcome is AttemptOutcome.DELIVERED
             assert [receipt.key.seq for receipt in sink.receipts({})] == [0]
             assert sink.target_rows() == 9
-        found = execute(postgres_database, "SELECT schemaname FROM pg_tables WHERE tablename LIKE 'ckpt_sink_%%'")
+        found = execute(postgres_database, "SELECT schemaname FROM pg_tables WHERE tablename LIKE 'ckpt_sink_%'")
         assert found == [(schema,)] * 3
 
     def test_who_may_not_create_it_is_told_what_to_grant(

@@ -454,7 +454,7 @@ class TestReading:
         (task,) = ledger.tasks(ledger.planned)
         with closing(harness.reader(ledger.source.shape())) as reader:
             list(reader.read(task))
-            ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'ckpt-read:%%'"
+            ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'ckpt-read:%'"
             execute(harness.dsn, ends)
 
             with pytest.raises(SourceError) as caught:

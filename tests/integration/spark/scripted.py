@@ -41,6 +41,7 @@ _VERDICTS = {
 class Script:
     """What shall happen, by seq.
 
+    :param empty: batches whose range holds no record
     :param read_fails: batches that cannot be read; True where the source as a whole is gone
     :param write_fails: batches that the sink refuses; True where the sink as a whole is gone
     :param write_breaks: batches at which the sink's driver raises what nobody foresaw
@@ -49,6 +50,7 @@ class Script:
     :param rows: Arrow rows that the reader yields at once
     """
 
+    empty: Sequence[int] = ()
     read_fails: Mapping[int, bool] = field(default_factory=dict)
     write_fails: Mapping[int, bool] = field(default_factory=dict)
     write_breaks: Sequence[int] = ()
@@ -67,6 +69,8 @@ class ScriptedReader:
         """The rows of the range; a batch that shall fail does so after its first rows."""
         import pyarrow as pa
 
+        if task.key.seq in self._script.empty:
+            return
         for start in range(task.range.start, task.range.end, self._script.rows):
             ids = list(range(start, min(start + self._script.rows, task.range.end)))
             columns = {POSITION: pa.array(ids, pa.int64()), "id": pa.array(ids, pa.int64())}
@@ -103,7 +107,6 @@ class ScriptedWriter:
         line = {
             "seq": seq,
             "process": os.getpid(),
-            "at": time.time(),
             "positions": [p for p in positions if p not in bad],
             "columns": content.rows.column_names[1:],
             "letters": [
