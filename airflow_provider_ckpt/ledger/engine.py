@@ -143,7 +143,7 @@ def clear_errors(place: str) -> Iterator[None]:
 
 def _hint(line: str) -> str:
     text = line.lower()
-    if "full" in text or "no space" in text:
+    if "full" in text or "no space" in text or "disk i/o" in text:  # SQLite says the last where not even its index fits
         return "Make room; nothing of this command was stored, and the next run goes on from the checkpoint."
     if "locked" in text or "lock timeout" in text:
         return "Another process holds the ledger; see who with `airflow ckpt status`, then run again."

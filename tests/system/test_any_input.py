@@ -326,6 +326,8 @@ def test_a_full_disk_under_the_ledger_is_told_and_nothing_was_begun(machine: Mac
     extra = {"path": str(tmp_path / "disk" / "ledger.db")}
     command = CkptCommand(tmp_path / "home", {"ckpt_default": json.dumps({"conn_type": "ckpt", "extra": extra})})
     first, second = on_a_full_disk("ledger", command, tmp_path, events("e", tmp_path / "in", tmp_path / "table"))
-    assert "disk is full" in failed(first)
+    line = failed(first)
+    assert f"the ledger in SQLite file {extra['path']}" in line
+    assert "Make room" in line
     summary = machine.succeeded(second)
     assert (summary["records"]["delivered"], summary["target_rows"]) == (1, 1)

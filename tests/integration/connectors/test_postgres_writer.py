@@ -269,6 +269,14 @@ class TestBadRecords:
             'new row for relation "target" violates check constraint "target_id_check"', "23514", {"a": "b"}, True,
         )  # fmt: skip
 
+    def test_the_good_ones_around_them_are_all_delivered(self, postgres_database: str) -> None:
+        bad = {0, 63, 64, 130, 499}
+        with Lane(target(postgres_database, "id int PRIMARY KEY CHECK (id >= 0)")) as lane:
+            assert delivered(lane.send(id=[-number - 1 if number in bad else number for number in range(500)]))
+
+            assert lane.rows() == [(number,) for number in range(500) if number not in bad]
+            assert [position for position, _ in lane.letters()] == sorted(bad)
+
     def test_values_that_do_not_fit_the_column_s_type(self, postgres_database: str) -> None:
         with Lane(target(postgres_database, "s smallint, d date, u uuid, j jsonb")) as lane:
             good = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"

@@ -42,3 +42,8 @@ def test_a_later_task_adds_its_counts_and_keeps_the_first_checkpoint() -> None:
 
 def test_a_later_task_s_epoch_stands() -> None:
     assert _summary().merge(_summary(epoch=4)).epoch == 4
+
+
+def test_what_waited_before_and_waits_no_more_is_gone() -> None:
+    merged = _summary(batches_by_state={"planned": 2}, lag={"t": 7}).merge(_summary(lag={"t": 0}))
+    assert (merged.batches_by_state, merged.lag) == ({}, {"t": 0})
