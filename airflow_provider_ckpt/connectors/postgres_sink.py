@@ -129,7 +129,7 @@ class PostgresSink:
         yield from map(receipt_of, rows)
 
     def target_rows(self) -> int | None:
-        """The target's rows, counted, unless it is larger than 16 MB: a first scan after a load rewrites what it reads."""
+        """The target's rows, counted up to 16 MB of table: the first scan after a load rewrites what it reads."""
         with self._session("counting the target") as fetch:
             table = self._target(fetch)
             if fetch("SELECT pg_catalog.pg_table_size({0}::oid)", [table.oid])[0][0] > _COUNTABLE_BYTES:

@@ -93,7 +93,7 @@ class Lane:
             return _failed(task, failure)
         if task.instruction is Instruction.REJECT:
             error = task.error or ErrorInfo(ErrorType.RETRY_EXHAUSTED, "the batch was given up")
-            letters = originals.reread(self.reader, task, error, raw=self._job.shape.raw)
+            letters = originals.of_all(self.reader, task, error, raw=self._job.shape.raw)
             read = len(letters)
         if read != rows.num_rows + len(letters) + filtered:
             return _failed(

@@ -33,25 +33,29 @@ def letter(
     return DeadLetter(position, None, row_json(record), error, headers)
 
 
-def reread(
-    reader: Reader, task: BatchTask, errors: Mapping[int, ErrorInfo] | ErrorInfo, *, raw: bool
-) -> list[DeadLetter]:
-    """Read the batch again and make dead letters of the records at some positions, or, for one error, of all."""
-    letters = []
-    wanted = set(errors) if isinstance(errors, Mapping) else None
-    for batch in reader.read(task):
-        for position, record in _records(batch):
-            if wanted is None:
-                assert isinstance(errors, ErrorInfo)
-                letters.append(letter(reader, task, position, record, errors, raw=raw))
-            elif position in wanted:
-                assert isinstance(errors, Mapping)
-                wanted.discard(position)
-                letters.append(letter(reader, task, position, record, errors[position], raw=raw))
-    for position in sorted(wanted or ()):
-        assert isinstance(errors, Mapping)
-        letters.append(letter(reader, task, position, None, errors[position], raw=raw))
-    return letters
+def of_all(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:
+    """Read the batch again and make a dead letter of every record."""
+    return [
+        letter(reader, task, position, record, error, raw=raw)
+        for batch in reader.read(task)
+        for position, record in _records(batch)
+    ]
+
+
+def reread(reader: Reader, task: BatchTask, errors: Mapping[int, ErrorInfo], *, raw: bool) -> list[DeadLetter]:
+    """Read the batch again and make dead letters of the records at some positions.
+
+    All records of a position, where a cursor gives several the same one. A position that the source no longer shows
+    has a dead letter without a value.
+    """
+    letters = [
+        letter(reader, task, position, record, errors[position], raw=raw)
+        for batch in reader.read(task)
+        for position, record in _records(batch)
+        if position in errors
+    ]
+    gone = sorted(set(errors) - {found.position for found in letters})
+    return letters + [letter(reader, task, position, None, errors[position], raw=raw) for position in gone]
 
 
 def from_rows(
@@ -75,8 +79,19 @@ def row_json(row: Mapping[str, Any]) -> bytes:
 
 
 def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
-    for record in batch.to_pylist():
+    try:
+        records = batch.to_pylist()
+    except (OverflowError, ValueError):  # a date that Python has no value for: infinity, or a year beyond 9999
+        records = _dates_as_text(batch).to_pylist()
+    for record in records:
         yield record.pop(POSITION), record
+
+
+def _dates_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = [column.cast(pa.string()) if pa.types.is_temporal(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def _text(value: object) -> str:

@@ -169,8 +169,21 @@ def _autopsy(services: AirflowServices, run_id: str, states: dict[str, str | Non
     culprit = next((task for task, state in states.items() if state == "failed"), None)
     if culprit is None:
         return f"the DAG run failed without a failed task: {states}"
-    lines = services.task_log(DAG, run_id, culprit).splitlines()[-_LOG_LINES:]
-    return "\n".join([f"task {culprit} failed. The last lines of its log:", *lines])
+    lines = services.task_log(DAG, run_id, culprit).splitlines()
+    told = [text for line in lines for text in _plain(line)]
+    return "\n  ".join([f"task {culprit} failed. The last lines of its log:", *told[-_LOG_LINES:]])
+
+
+def _plain(line: str) -> list[str]:
+    """A line of a task's log, which is JSON, as a person reads it."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return [line]
+    if "::" in entry.get("event", ""):
+        return []
+    errors = [f"{error['exc_type']}: {error['exc_value']}" for error in entry.get("error_detail") or ()]
+    return [f"{entry.get('level', ''):<8} {entry.get('event', '')}", *errors]
 
 
 def _wall_seconds(services: AirflowServices, run_id: str) -> float:

@@ -7,82 +7,15 @@ pipeline delivers everything once.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.services.command import CkptCommand, write_pipeline
-from tests.services.postgres import PASSWORD, PostgresServer
 from tests.services.tables import execute
+from tests.system.machine import Machine, events, failed
 
 ODD_TABLE = '"Sales 2024"."Order ""Items"""'
 ODD_COLUMNS = (
     '"Order Id" bigint {key}, "größe" numeric(10, 2), "select" text, "tags" text[], "when" timestamptz, "doc" jsonb'
 )
-
-
-class Machine:
-    """An AIRFLOW_HOME with a ledger, two databases, and a directory for files.
-
-    :param databases: a dsn by connection id
-    """
-
-    def __init__(self, here: Path, databases: Mapping[str, str]) -> None:
-        self.here = here
-        self.databases = databases
-        locked = databases["shop"].replace(PASSWORD, "not-it")
-        self.command = CkptCommand(here / "home", {**databases, "locked": locked})
-        self.command.migrate()
-
-    def run(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """One run that ends well; its summary, of which the sum is checked."""
-        return self.succeeded(self.command.run("run", str(self.write(document)), "-o", "json"))
-
-    def succeeded(self, done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-        """The summary that a command printed, of which the sum is checked."""
-        assert done.returncode == 0, done.stderr
-        summary: dict[str, Any] = json.loads(done.stdout)
-        records = summary["records"]
-        assert records["read"] == records["delivered"] + records["filtered"] + records["dead_lettered"]
-        assert all(line.split(" ")[0].count(":") == 2 for line in done.stderr.splitlines()), done.stderr
-        return summary
-
-    def refused(self, document: Mapping[str, Any]) -> str:
-        """One run that cannot work; its one line."""
-        return failed(self.command.run("run", str(self.write(document)), "-o", "json"))
-
-    def write(self, document: Mapping[str, Any]) -> Path:
-        """The declaration as a file."""
-        return write_pipeline(self.here / f"{document['name']}.yaml", document)
-
-    def status(self, pipeline: str) -> dict[str, Any]:
-        """What the ledger knows of a pipeline."""
-        done = self.command.run("status", pipeline, "-o", "json")
-        assert done.returncode == 0, done.stderr
-        status: dict[str, Any] = json.loads(done.stdout)
-        return status
-
-
-def failed(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line of a command that failed."""
-    assert (done.returncode, done.stdout) == (1, ""), done.stdout + done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert lines == done.stderr.splitlines()[-1:], done.stderr
-    assert "Traceback" not in done.stderr
-    assert PASSWORD not in done.stderr
-    return lines[0]
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Machine:
-    """A machine for all tests here; each has a pipeline of its own."""
-    databases = {name: postgres_server.new_database() for name in ("shop", "store")}
-    return Machine(tmp_path_factory.mktemp("any input"), databases)
 
 
 def test_csv_with_quotes_and_newlines_into_delta(machine: Machine) -> None:
@@ -211,16 +144,6 @@ def test_an_empty_directory_is_no_error(machine: Machine) -> None:
     assert not (machine.here / "nowhere").exists() or summary["target_rows"] in (0, None)
 
 
-def events(name: str, source: Path, target: Path) -> dict[str, Any]:
-    """A pipeline of JSON lines into Delta."""
-    return {
-        "name": name,
-        "source": {"type": "files", "path": str(source)},
-        "transform": {"decode": "json", "schema": "id bigint, note string"},
-        "sink": {"type": "delta", "path": str(target)},
-    }
-
-
 def orders(name: str, **source: Any) -> dict[str, Any]:
     """A pipeline from one database into the other."""
     return {
@@ -264,70 +187,3 @@ def test_a_target_that_lacks_a_column_is_refused_and_gets_everything_once_it_has
     execute(store, "ALTER TABLE orders ADD note text")
     assert machine.run(orders("unfit"))["records"]["delivered"] == 100
     assert execute(store, "SELECT count(*), count(DISTINCT id), count(note) FROM orders") == [(100, 100, 100)]
-
-
-ON_A_FULL_DISK = """
-set -eu
-mount -t tmpfs -o size=64m tmpfs disk
-if [ "$1" = ledger ]; then "$2" -m airflow ckpt db migrate > migrate.log 2>&1; room=0; else room=1; fi
-shift
-head -c $((64 - room))M /dev/zero > disk/filler 2> /dev/null || true
-"$@" > first.json 2> first.log && echo 0 > first.status || echo $? > first.status
-rm disk/filler
-"$@" > second.json 2> second.log && echo 0 > second.status || echo $? > second.status
-"""
-
-
-def on_a_full_disk(
-    what: str, command: CkptCommand, place: Path, document: Mapping[str, Any]
-) -> list[subprocess.CompletedProcess[str]]:
-    """Run twice with ``place/disk`` a small file system of its own, which is full the first time.
-
-    :param what: ``ledger`` makes the ledger there first and leaves no room at all, ``target`` leaves 1 MB
-    """
-    (place / "disk").mkdir(parents=True)
-    namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
-    pipeline = write_pipeline(place / "pipeline.yaml", document)
-    arguments = [sys.executable, "-m", "airflow", "ckpt", "run", str(pipeline), "-o", "json"]
-    subprocess.run(
-        [*namespace, "sh", "-c", ON_A_FULL_DISK, "sh", what, *arguments],
-        env=command.env,
-        cwd=place,
-        stdin=subprocess.DEVNULL,
-        timeout=400,
-        check=True,
-    )
-    return [
-        subprocess.CompletedProcess(
-            arguments, int(status), *((place / f"{time}.{kind}").read_text() for kind in ("json", "log"))
-        )
-        for time in ("first", "second")
-        for status in [(place / f"{time}.status").read_text()]
-    ]
-
-
-def test_a_full_disk_under_the_target_costs_nothing_once_there_is_room(machine: Machine) -> None:
-    place = machine.here / "full"
-    (place / "in").mkdir(parents=True)
-    with (place / "in" / "a.jsonl").open("w") as file:
-        for number in range(20_000):
-            file.write(json.dumps({"id": number, "note": os.urandom(100).hex()}) + "\n")
-    document = events("full", place / "in", place / "disk" / "table")
-    first, second = on_a_full_disk("target", machine.command, place, document)
-    assert "No space left on device" in failed(first)
-    summary = machine.succeeded(second)
-    assert summary["records"] == {"read": 20_000, "delivered": 20_000, "filtered": 0, "dead_lettered": 0, "retried": 0}
-    assert summary["target_rows"] == 20_000
-
-
-def test_a_full_disk_under_the_ledger_is_told_and_nothing_was_begun(machine: Machine, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_text('{"id": 1, "note": "x"}\n')
-    extra = {"path": str(tmp_path / "disk" / "ledger.db")}
-    command = CkptCommand(tmp_path / "home", {"ckpt_default": json.dumps({"conn_type": "ckpt", "extra": extra})})
-    first, second = on_a_full_disk("ledger", command, tmp_path, events("e", tmp_path / "in", tmp_path / "table"))
-    line = failed(first)
-    assert f"the ledger in SQLite file {extra['path']}" in line
-    assert "Make room" in line
-    summary = machine.succeeded(second)
-    assert (summary["records"]["delivered"], summary["target_rows"]) == (1, 1)

@@ -1,0 +1,69 @@
+"""What a dead letter carries of the record that the source held."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+
+from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.spark import originals
+from tests.integration.spark.scripted import Script, ScriptedReader
+
+_TASK = BatchTask(BatchKey(1, "t", 0), Range(0, 10), 1)
+_BAD = ErrorInfo(ErrorType.SINK, "no", sqlstate="23505")
+_INFINITY = 2**63 - 1
+
+
+def _rows(**columns: pa.Array) -> pa.Table:
+    size = len(next(iter(columns.values())))
+    return pa.table({POSITION: pa.array(range(size), pa.int64()), **columns})
+
+
+def _value(table: pa.Table) -> dict[str, object]:
+    (letter,) = originals.from_rows(ScriptedReader(Script()), _TASK, table, {0: _BAD}, raw=False)
+    assert letter.value is not None
+    value: dict[str, object] = json.loads(letter.value)
+    return value
+
+
+def test_a_row_becomes_json_without_loss() -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+    row = _rows(
+        big=pa.array([2**62 + 1]),
+        text=pa.array(["naïve"]),
+        raw=pa.array([b"\x00\xff"]),
+        exact=pa.array([Decimal("1.10")]),
+        at=pa.array([moment]),
+        none=pa.array([None], pa.string()),
+    )
+    assert _value(row) == {
+        "big": 2**62 + 1,
+        "text": "naïve",
+        "raw": "\\x00ff",
+        "exact": "1.10",
+        "at": moment.isoformat(),
+        "none": None,
+    }
+
+
+def test_a_moment_that_python_has_no_value_for_is_text() -> None:
+    row = _rows(at=pa.array([_INFINITY], pa.timestamp("us", tz="UTC")))
+    assert isinstance(_value(row)["at"], str)
+
+
+def test_only_the_rows_in_question_become_letters() -> None:
+    letters = originals.from_rows(ScriptedReader(Script()), _TASK, _rows(a=pa.array([7, 8, 9])), {1: _BAD}, raw=False)
+    assert [(letter.position, letter.value) for letter in letters] == [(1, b'{"a": 8}')]
+
+
+def test_every_record_of_a_position_becomes_a_letter_and_one_that_is_gone_is_told() -> None:
+    letters = originals.reread(ScriptedReader(Script()), _TASK, {3: _BAD, 99: _BAD}, raw=False)
+    assert [(letter.position, letter.value is None) for letter in letters] == [(3, False), (99, True)]
+    assert letters[1].headers["original"] == "no longer in the source"
