@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 _SOURCES = {
-    "files": ("files_source", "FilesSource"),
-    "postgres": ("postgres_source", "PostgresSource"),
+    "files": ("files.source", "FilesSource"),
+    "postgres": ("postgres.source", "PostgresSource"),
 }
 _READERS = {
-    "files": ("files_reader", "FilesReader"),
-    "postgres": ("postgres_reader", "PostgresReader"),
+    "files": ("files.reader", "FilesReader"),
+    "postgres": ("postgres.reader", "PostgresReader"),
 }
 _SINKS = {
-    "postgres": ("postgres_sink", "PostgresSink"),
-    "delta": ("delta_sink", "DeltaSink"),
+    "postgres": ("postgres.sink", "PostgresSink"),
+    "delta": ("delta.sink", "DeltaSink"),
 }
 _WRITERS = {
-    "postgres": ("postgres_writer", "PostgresWriter"),
-    "delta": ("delta_writer", "DeltaWriter"),
+    "postgres": ("postgres.writer", "PostgresWriter"),
+    "delta": ("delta.writer", "DeltaWriter"),
 }
-_COMMITTERS = {"delta": ("delta_committer", "DeltaCommitter")}
+_COMMITTERS = {"delta": ("delta.committer", "DeltaCommitter")}
 
 
 def _load(module: str, name: str) -> Any:

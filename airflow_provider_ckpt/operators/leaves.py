@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ckpt.connectors.delta_layout import Layout
+from airflow_provider_ckpt.connectors.delta.layout import Layout
 from airflow_provider_ckpt.operators.replicate import held_message
 from airflow_provider_ckpt.operators.step import CkptStepOperator
 

@@ -7,6 +7,7 @@ without it 200,000 rows move in about a second and few kills would land in the m
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,10 +108,15 @@ class Act:
         return min((record.partition.committed for record in ledger.partitions(self.pipeline).values()), default=0)
 
 
+_migrating = threading.Lock()
+"""Moments run in threads, and Alembic knows one migration a process at a time."""
+
+
 def _migrate(url: str) -> None:
     from airflow_provider_ckpt.ledger import migrate
 
-    migrate.upgrade(url, create=True)
+    with _migrating:
+        migrate.upgrade(url, create=True)
 
 
 def _pipeline(name: str, target: str, waves: bool) -> dict[str, Any]:

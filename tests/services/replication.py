@@ -15,8 +15,8 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.setup import Setup
 from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.replication.setup import Setup
 from airflow_provider_ckpt.replication.summary import RunSummary
 from tests.services.postgres import sqlalchemy_url
 

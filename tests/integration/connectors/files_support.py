@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.files_reader import FilesReader
-from airflow_provider_ckpt.connectors.files_source import FilesSource
+from airflow_provider_ckpt.connectors.files.reader import FilesReader
+from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.protocols import POSITION, Plan, PlanRequest, SourceFile, Todo
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range

@@ -9,7 +9,9 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from airflow_provider_ckpt.connectors import delta_committer, delta_receipts, delta_table
+from airflow_provider_ckpt.connectors.delta import committer as delta_committer
+from airflow_provider_ckpt.connectors.delta import receipts as delta_receipts
+from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import SinkError
 from tests.integration.connectors.delta_support import (

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_ckpt.connectors.delta_committer import DeltaCommitter
-from airflow_provider_ckpt.connectors.delta_sink import DeltaSink
-from airflow_provider_ckpt.connectors.delta_writer import DeltaWriter
+from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
+from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
+from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.protocols import Committer, Sink, SinkContext, Writer
 from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness, StoredLetter
 from tests.integration.connectors.delta_support import LONG, ids, letter_lines, pipeline

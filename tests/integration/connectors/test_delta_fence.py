@@ -11,7 +11,8 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
-from airflow_provider_ckpt.connectors import delta_fence, delta_table
+from airflow_provider_ckpt.connectors.delta import fence as delta_fence
+from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.protocols import Claims
 from airflow_provider_ckpt.core.errors import FencedError
 from tests.integration.connectors.delta_support import (

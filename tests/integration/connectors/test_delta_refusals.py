@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_ckpt.connectors.delta_sink import DeltaSink
+from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
 from airflow_provider_ckpt.connectors.protocols import POSITION, Content, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.files_reader import FilesReader
-from airflow_provider_ckpt.connectors.files_source import FilesSource
+from airflow_provider_ckpt.connectors.files.reader import FilesReader
+from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.protocols import Reader, Shape, Source
 from tests.integration.connectors.conformance_source import SourceConformance, SourceHarness
 from tests.integration.connectors.files_support import pipeline, put

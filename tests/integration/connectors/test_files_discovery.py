@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.connectors.files_reader import FilesReader
-from airflow_provider_ckpt.connectors.files_source import FilesSource
+from airflow_provider_ckpt.connectors.files.reader import FilesReader
+from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.protocols import PlanRequest, Todo
 from airflow_provider_ckpt.core.batch import BatchKey, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError

@@ -11,9 +11,9 @@ from typing import Any
 import psycopg2
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres_bookkeeping import session_prefix
-from airflow_provider_ckpt.connectors.postgres_sink import PostgresSink
-from airflow_provider_ckpt.connectors.postgres_writer import PostgresWriter
+from airflow_provider_ckpt.connectors.postgres.bookkeeping import session_prefix
+from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
+from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
 from airflow_provider_ckpt.connectors.protocols import Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError, SinkError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres_reader import PostgresReader
-from airflow_provider_ckpt.connectors.postgres_source import PostgresSource
+from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
+from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.protocols import Plan, PlanRequest, Reader, Shape, Source, Todo
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from tests.integration.connectors.conformance_source import Ledger, SourceConformance, SourceHarness

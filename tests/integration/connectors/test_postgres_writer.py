@@ -14,10 +14,10 @@ import psycopg2
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres_reader import PostgresReader
-from airflow_provider_ckpt.connectors.postgres_sink import PostgresSink
-from airflow_provider_ckpt.connectors.postgres_source import PostgresSource
-from airflow_provider_ckpt.connectors.postgres_writer import PostgresWriter
+from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
+from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
+from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
+from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
 from airflow_provider_ckpt.connectors.protocols import (
     POSITION,
     Content,

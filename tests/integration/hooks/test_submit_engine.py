@@ -20,7 +20,7 @@ from airflow_provider_ckpt.core.wave import BatchTask, Wave
 from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
 from airflow_provider_ckpt.spark.job import Job
 
-_SECRET = "correct-horse-battery"  # noqa: S105
+_SECRET = "correct-horse-battery"
 
 
 def _pipeline(folder: Path, select: str = "a + 1") -> Pipeline:

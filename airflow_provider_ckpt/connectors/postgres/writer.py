@@ -12,16 +12,16 @@ from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres_bookkeeping import (
+from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     DEAD_LETTER,
     Bookkeeping,
     receipt_of,
     session_prefix,
 )
-from airflow_provider_ckpt.connectors.postgres_common import error_info, open_adbc, raised, require, sqlstate_of
-from airflow_provider_ckpt.connectors.postgres_letters import letter_table
-from airflow_provider_ckpt.connectors.postgres_rows import Rows, deliver
-from airflow_provider_ckpt.connectors.postgres_table import Fetch, Table, adbc_fetch, describe
+from airflow_provider_ckpt.connectors.postgres.common import error_info, open_adbc, raised, require, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.letters import letter_table
+from airflow_provider_ckpt.connectors.postgres.rows import Rows, deliver
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, adbc_fetch, describe
 from airflow_provider_ckpt.connectors.protocols import Connection, Content, DeadLetter, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError, SinkError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from airflow_provider_ckpt.connectors.files_local import escape, unescape
+from airflow_provider_ckpt.connectors.files.local import escape, unescape
 from airflow_provider_ckpt.core.batch import BatchKey
 
 OWN = "_ckpt"

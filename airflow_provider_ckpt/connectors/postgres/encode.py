@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres_common import quote
-from airflow_provider_ckpt.connectors.postgres_table import Column, Table
+from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.table import Column, Table
 from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.errors import ConfigError
 

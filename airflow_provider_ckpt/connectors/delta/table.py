@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.files_local import io_error, sync_directory, sync_file
+from airflow_provider_ckpt.connectors.files.local import io_error, sync_directory, sync_file
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, IoError, SinkError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.files_discovery import unreadable, verify
-from airflow_provider_ckpt.connectors.files_header import check_header, has_header
-from airflow_provider_ckpt.connectors.files_records import BOM, scan
+from airflow_provider_ckpt.connectors.files.discovery import unreadable, verify
+from airflow_provider_ckpt.connectors.files.header import check_header, has_header
+from airflow_provider_ckpt.connectors.files.records import BOM, scan
 from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.wave import BatchTask
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ckpt.connectors.files_records import Offsets
+    from airflow_provider_ckpt.connectors.files.records import Offsets
 
 ROWS = 20_000
 """Records in one Arrow batch at most."""

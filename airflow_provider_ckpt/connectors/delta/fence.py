@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors import delta_table
-from airflow_provider_ckpt.connectors.delta_layout import Layout
-from airflow_provider_ckpt.connectors.delta_staged import discard
-from airflow_provider_ckpt.connectors.files_local import io_error, write_durably
+from airflow_provider_ckpt.connectors.delta import table as delta_table
+from airflow_provider_ckpt.connectors.delta.layout import Layout
+from airflow_provider_ckpt.connectors.delta.staged import discard
+from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
 if TYPE_CHECKING:

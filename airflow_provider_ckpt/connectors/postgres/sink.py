@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres_bookkeeping import (
+from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     LOCK,
     TABLES,
     Bookkeeping,
     receipt_of,
     session_prefix,
 )
-from airflow_provider_ckpt.connectors.postgres_common import error_info, open_psycopg, quote, raised, require
-from airflow_provider_ckpt.connectors.postgres_table import Fetch, Table, describe, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError

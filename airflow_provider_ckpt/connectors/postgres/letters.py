@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres_bookkeeping import LETTER_COLUMNS
+from airflow_provider_ckpt.connectors.postgres.bookkeeping import LETTER_COLUMNS
 from airflow_provider_ckpt.connectors.protocols import DeadLetter, SinkContext
 from airflow_provider_ckpt.core.wave import BatchTask
 

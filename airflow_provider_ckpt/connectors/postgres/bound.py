@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ckpt.connectors.postgres_common import quote
-from airflow_provider_ckpt.connectors.postgres_table import Fetch, Table
-from airflow_provider_ckpt.connectors.postgres_types import DAY, INTEGERS, CursorKind, position_sql
+from airflow_provider_ckpt.connectors.postgres.column_types import DAY, INTEGERS, CursorKind, position_sql
+from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.core.errors import SourceError
 
 _POLL = (0.005, 0.25)

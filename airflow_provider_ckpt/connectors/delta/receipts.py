@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ckpt.connectors.delta_layout import Layout
-from airflow_provider_ckpt.connectors.files_local import io_error, write_durably
+from airflow_provider_ckpt.connectors.delta.layout import Layout
+from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import SinkError
 

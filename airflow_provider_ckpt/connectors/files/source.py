@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.files_cut import Piece, by_count, by_size
-from airflow_provider_ckpt.connectors.files_discovery import check_place, discover, unreadable, verify
-from airflow_provider_ckpt.connectors.files_header import check_header, has_header
-from airflow_provider_ckpt.connectors.files_local import local_path
-from airflow_provider_ckpt.connectors.files_reader import FilesReader
-from airflow_provider_ckpt.connectors.files_records import scan
+from airflow_provider_ckpt.connectors.files.cut import Piece, by_count, by_size
+from airflow_provider_ckpt.connectors.files.discovery import check_place, discover, unreadable, verify
+from airflow_provider_ckpt.connectors.files.header import check_header, has_header
+from airflow_provider_ckpt.connectors.files.local import local_path
+from airflow_provider_ckpt.connectors.files.reader import FilesReader
+from airflow_provider_ckpt.connectors.files.records import scan
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
     Plan,

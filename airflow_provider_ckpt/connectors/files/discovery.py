@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from glob import has_magic
 from pathlib import Path
 
-from airflow_provider_ckpt.connectors.files_local import io_error
+from airflow_provider_ckpt.connectors.files.local import io_error
 from airflow_provider_ckpt.connectors.protocols import SourceFile
 from airflow_provider_ckpt.core.errors import CkptError, SourceError
 

@@ -1,7 +1,7 @@
 """Delta sink, controlling half: what is in the table of this pipeline, and the fence.
 
-A batch is delivered in two phases: a lane stages files (``delta_writer``), the process that called Spark commits them
-once a wave (``delta_committer``). What makes that exactly once is told in ``delta_receipts`` and ``delta_fence``.
+A batch is delivered in two phases: a lane stages files (``writer.py``), the process that called Spark commits them
+once a wave (``committer.py``). What makes that exactly once is told in ``receipts.py`` and ``fence.py``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors import delta_table
-from airflow_provider_ckpt.connectors.delta_fence import fence, newest_epoch
-from airflow_provider_ckpt.connectors.delta_layout import DATA_PREFIX, Layout
-from airflow_provider_ckpt.connectors.delta_receipts import Receipts
-from airflow_provider_ckpt.connectors.files_local import local_path
+from airflow_provider_ckpt.connectors.delta import table as delta_table
+from airflow_provider_ckpt.connectors.delta.fence import fence, newest_epoch
+from airflow_provider_ckpt.connectors.delta.layout import DATA_PREFIX, Layout
+from airflow_provider_ckpt.connectors.delta.receipts import Receipts
+from airflow_provider_ckpt.connectors.files.local import local_path
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -64,7 +64,7 @@ class DeltaSink:
         return Claims(newest_epoch(self._layout, delta_table.load(self._layout.table)), self._layout.ledgers())
 
     def fence(self, epoch: int) -> None:
-        """Shut out every older epoch; see ``delta_fence``."""
+        """Shut out every older epoch; see ``fence.py``."""
         fence(self._layout, epoch)
 
     def receipts(self, after: Mapping[str, int]) -> Iterator[Receipt]:

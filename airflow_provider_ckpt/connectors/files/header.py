@@ -6,7 +6,7 @@ import csv
 import re
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.files_records import BOM
+from airflow_provider_ckpt.connectors.files.records import BOM
 from airflow_provider_ckpt.core.errors import SourceError
 
 _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")

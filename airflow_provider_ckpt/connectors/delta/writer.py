@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors import delta_table
-from airflow_provider_ckpt.connectors.delta_fence import refuse_if_fenced
-from airflow_provider_ckpt.connectors.delta_layout import Layout
-from airflow_provider_ckpt.connectors.delta_receipts import Receipts
-from airflow_provider_ckpt.connectors.delta_staged import DataFile, Staged, discard, schema_text
-from airflow_provider_ckpt.connectors.delta_stats import statistics
-from airflow_provider_ckpt.connectors.delta_types import for_delta, misfit_error, misfits
-from airflow_provider_ckpt.connectors.files_local import (
+from airflow_provider_ckpt.connectors.delta import table as delta_table
+from airflow_provider_ckpt.connectors.delta.column_types import for_delta, misfit_error, misfits
+from airflow_provider_ckpt.connectors.delta.fence import refuse_if_fenced
+from airflow_provider_ckpt.connectors.delta.layout import Layout
+from airflow_provider_ckpt.connectors.delta.receipts import Receipts
+from airflow_provider_ckpt.connectors.delta.staged import DataFile, Staged, discard, schema_text
+from airflow_provider_ckpt.connectors.delta.stats import statistics
+from airflow_provider_ckpt.connectors.files.local import (
     io_error,
     local_path,
     make_directory,

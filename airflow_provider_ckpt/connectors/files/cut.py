@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from airflow_provider_ckpt.connectors.files_records import scan
+from airflow_provider_ckpt.connectors.files.records import scan
 
 TARGET = 8 << 20
 """Bytes a piece should have when the pipeline leaves the size to the source."""

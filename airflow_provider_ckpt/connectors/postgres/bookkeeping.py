@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_provider_ckpt.connectors.postgres_common import quote
+from airflow_provider_ckpt.connectors.postgres.common import quote
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.ranges import Range
@@ -38,7 +38,7 @@ _RECEIPT_COLUMNS = (
 class Bookkeeping:
     """The three tables in one schema, and the statements over them.
 
-    Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.postgres_table.Fetch`.
+    Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.table.Fetch`.
     """
 
     schema: str

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors import delta_table
-from airflow_provider_ckpt.connectors.delta_fence import TRIES, refuse_if_fenced
-from airflow_provider_ckpt.connectors.delta_layout import Layout
-from airflow_provider_ckpt.connectors.delta_receipts import Entry, Receipts
-from airflow_provider_ckpt.connectors.delta_staged import Staged, StagedWave, discard
-from airflow_provider_ckpt.connectors.delta_types import misfit_error, misfits
-from airflow_provider_ckpt.connectors.files_local import io_error, local_path
+from airflow_provider_ckpt.connectors.delta import table as delta_table
+from airflow_provider_ckpt.connectors.delta.column_types import misfit_error, misfits
+from airflow_provider_ckpt.connectors.delta.fence import TRIES, refuse_if_fenced
+from airflow_provider_ckpt.connectors.delta.layout import Layout
+from airflow_provider_ckpt.connectors.delta.receipts import Entry, Receipts
+from airflow_provider_ckpt.connectors.delta.staged import Staged, StagedWave, discard
+from airflow_provider_ckpt.connectors.files.local import io_error, local_path
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, IoError, SinkError

@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres_common import quote
-from airflow_provider_ckpt.connectors.postgres_encode import Field, encoded, fields
-from airflow_provider_ckpt.connectors.postgres_table import Table
+from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.encode import Field, encoded, fields
+from airflow_provider_ckpt.connectors.postgres.table import Table
 from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 

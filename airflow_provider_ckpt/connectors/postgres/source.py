@@ -1,6 +1,6 @@
 """The planning half of the postgres source: one table, ordered by a cursor column, as one partition.
 
-A plan never ends beyond a closed bound (``postgres_bound.py``), so that a row committed late cannot be left out.
+A plan never ends beyond a closed bound (``bound.py``), so that a row committed late cannot be left out.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres_bound import Candidate, candidate, close
-from airflow_provider_ckpt.connectors.postgres_common import error_info, open_psycopg, quote, raised, require
-from airflow_provider_ckpt.connectors.postgres_cut import Cutter
-from airflow_provider_ckpt.connectors.postgres_table import Fetch, Table, describe, psycopg_fetch
-from airflow_provider_ckpt.connectors.postgres_types import LEAST, SPARK_TYPES, CursorKind
+from airflow_provider_ckpt.connectors.postgres.bound import Candidate, candidate, close
+from airflow_provider_ckpt.connectors.postgres.column_types import LEAST, SPARK_TYPES, CursorKind
+from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
+from airflow_provider_ckpt.connectors.postgres.cut import Cutter
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
     Plan,

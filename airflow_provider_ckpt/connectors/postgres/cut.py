@@ -10,9 +10,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.connectors.postgres_common import quote
-from airflow_provider_ckpt.connectors.postgres_table import Fetch, Table
-from airflow_provider_ckpt.connectors.postgres_types import CursorKind, position_sql, value_sql
+from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, position_sql, value_sql
+from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.protocols import PlannedBatch
 from airflow_provider_ckpt.core.ranges import Range
 

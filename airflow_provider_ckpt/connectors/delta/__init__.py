@@ -1,0 +1,1 @@
+"""Delta Lake as sink: lanes stage data files, one commit a wave carries them and their receipts."""
