@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.spark.job import Job
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What was read of one batch, by verdict.
+
+    :param rows: to be delivered
+    :param read: how many records were read, or :data:`NOT_ATTEMPTED`
+    :param letters: rejected by the transform
+    :param filtered: left out by ``where``
+    :param failure: why reading failed
+    """
+
+    rows: pa.Table
+    read: int = 0
+    letters: list[DeadLetter] = field(default_factory=list)
+    filtered: int = 0
+    failure: ErrorInfo | None = None
 
 
 class Lane:
@@ -56,20 +74,16 @@ class Lane:
         if self._reader is not None:
             self._reader.close()
 
-    def deliver(
-        self,
-        task: BatchTask,
-        rows: pa.Table,
-        letters: list[DeadLetter],
-        read: int,
-        filtered: int,
-        failure: ErrorInfo | None,
-    ) -> Outcome:
+    def stopped(self, task: BatchTask) -> bool:
+        """Whether a failure before this batch keeps it from being attempted."""
+        return self._unreachable or task.key.partition in self._stopped
+
+    def deliver(self, task: BatchTask, gathered: Gathered) -> Outcome:
         """Carry out a batch's instruction and say what became of it."""
-        if read == c.NOT_ATTEMPTED or self._unreachable or task.key.partition in self._stopped:
+        if gathered.read == c.NOT_ATTEMPTED or self.stopped(task):
             return self._timed(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
         try:
-            outcome = self._attempt(task, rows, letters, read, filtered, failure)
+            outcome = self._attempt(task, gathered)
         except CkptError as error:
             outcome = _failed(task, error.info)
         except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes this batch's outcome
@@ -80,48 +94,25 @@ class Lane:
                 self._stopped.add(task.key.partition)
         return self._timed(outcome)
 
-    def _attempt(
-        self,
-        task: BatchTask,
-        rows: pa.Table,
-        letters: list[DeadLetter],
-        read: int,
-        filtered: int,
-        failure: ErrorInfo | None,
-    ) -> Outcome:
-        if failure is not None:
-            return _failed(task, failure)
+    def _attempt(self, task: BatchTask, gathered: Gathered) -> Outcome:
+        if gathered.failure is not None:
+            return _failed(task, gathered.failure)
         if task.instruction is Instruction.REJECT:
             error = task.error or ErrorInfo(ErrorType.RETRY_EXHAUSTED, "the batch was given up")
-            letters = originals.of_all(self.reader, task, error, raw=self._job.shape.raw)
-            read = len(letters)
-        if read != rows.num_rows + len(letters) + filtered:
-            return _failed(
-                task,
-                ErrorInfo(
-                    ErrorType.PROCESSING,
-                    f"SumIdentity: {read} records were read, but {rows.num_rows} are to be delivered, "
-                    f"{filtered} were filtered and {len(letters)} rejected; nothing was sent",
-                ),
-            )
-        if letters and not self._pipeline.dead_letter_queue.enabled:
-            first = letters[0]
-            return _failed(
-                task,
-                ErrorInfo(
-                    ErrorType.DEAD_LETTER_QUEUE,
-                    f"position {first.position} calls for a dead letter ({first.error.type}: {first.error.message}), "
-                    "but dead_letter_queue.enabled is false; nothing of the batch was sent",
-                ),
-            )
+            gathered.letters = originals.of_all(self.reader, task, error, raw=self._job.shape.raw)
+            gathered.read = len(gathered.letters)
+        refusal = _refusal(gathered, dead_letters=self._pipeline.dead_letter_queue.enabled)
+        if refusal is not None:
+            return _failed(task, refusal)
 
         def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
             if self._transformed:
                 return originals.reread(self.reader, task, errors, raw=self._job.shape.raw)
-            return originals.from_rows(self.reader, task, rows, errors, raw=self._job.shape.raw)
+            return originals.from_rows(self.reader, task, gathered.rows, errors, raw=self._job.shape.raw)
 
         self._writer = self._writer or self._job.writer()
-        return self._writer.deliver(task, Content(rows, letters, read, filtered, original))
+        content = Content(gathered.rows, gathered.letters, gathered.read, gathered.filtered, original)
+        return self._writer.deliver(task, content)
 
     def _timed(self, outcome: Outcome) -> Outcome:
         now = time.monotonic()
@@ -145,7 +136,7 @@ def deliver_lane(job: Job, wave: Wave, batches: Iterator[pa.RecordBatch]) -> Ite
                 gathering.add(piece)
                 if piece.ends:
                     task = wave.lanes[piece.lane][piece.index]
-                    yield _row(lane.deliver(task, *gathering.content(lane.reader, task, job.shape.raw)))
+                    yield _row(lane.deliver(task, gathering.take(lane.reader, task, raw=job.shape.raw)))
     finally:
         for lane in lanes.values():
             lane.close()
@@ -156,26 +147,18 @@ def copy_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.Reco
 
     :param schema: of the source's columns, for a batch that has no records
     """
-    import pyarrow as pa
-
     for _, tasks in lanes_of(wave, batches):
         started = time.monotonic()
         lane = Lane(job, transformed=False)
         nothing = schema.empty_table()
         try:
             for index, task in enumerate(tasks):
-                rows, read, failure = nothing, 0, None
-                if index and time.monotonic() - started > wave.seconds:
-                    read = c.NOT_ATTEMPTED
+                gathered = Gathered(nothing)
+                if lane.stopped(task) or (index and time.monotonic() - started > wave.seconds):
+                    gathered.read = c.NOT_ATTEMPTED
                 elif task.instruction is Instruction.DELIVER:
-                    try:
-                        records = list(lane.reader.read(task))
-                    except CkptError as error:
-                        records, failure = [], error.info
-                    if records:
-                        rows = pa.Table.from_batches(records)
-                        read = rows.num_rows
-                yield _row(lane.deliver(task, rows, [], read, 0, failure))
+                    gathered = _read(lane.reader, task, nothing)
+                yield _row(lane.deliver(task, gathered))
         finally:
             lane.close()
 
@@ -212,10 +195,8 @@ class _Gathering:
         """Keep a piece until its batch is whole."""
         self._pieces.append(piece.records)
 
-    def content(
-        self, reader: Reader, task: BatchTask, raw: bool
-    ) -> tuple[pa.Table, list[DeadLetter], int, int, ErrorInfo | None]:
-        """The gathered batch by verdict: rows, letters, read, filtered, failure of reading."""
+    def take(self, reader: Reader, task: BatchTask, *, raw: bool) -> Gathered:
+        """The batch that is whole now, by verdict."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -246,10 +227,42 @@ class _Gathering:
                 )
                 for record in rejected.to_pylist()
             ]
-        return rows, letters, read, filtered, ErrorInfo.from_json(json.loads(failure)) if failure else None
+        why = ErrorInfo.from_json(json.loads(failure)) if failure else None
+        return Gathered(rows, read, letters, filtered, why)
 
 
 _CONTROL = frozenset({*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL})
+
+
+def _read(reader: Reader, task: BatchTask, nothing: pa.Table) -> Gathered:
+    """All records of a batch, or why it could not be read."""
+    import pyarrow as pa
+
+    try:
+        records = list(reader.read(task))
+    except CkptError as error:
+        return Gathered(nothing, failure=error.info)
+    rows = pa.Table.from_batches(records) if records else nothing
+    return Gathered(rows, rows.num_rows)
+
+
+def _refusal(gathered: Gathered, *, dead_letters: bool) -> ErrorInfo | None:
+    """Why a batch must not be sent: its sum is wrong, or it needs dead letters that the pipeline does not allow."""
+    delivered, rejected = gathered.rows.num_rows, len(gathered.letters)
+    if gathered.read != delivered + rejected + gathered.filtered:
+        return ErrorInfo(
+            ErrorType.GENERIC,
+            f"SumIdentity: {gathered.read} records were read, but {delivered} are to be delivered, "
+            f"{gathered.filtered} were filtered and {rejected} rejected; nothing was sent",
+        )
+    if gathered.letters and not dead_letters:
+        first = gathered.letters[0]
+        return ErrorInfo(
+            ErrorType.DEAD_LETTER_QUEUE,
+            f"position {first.position} calls for a dead letter ({first.error.type}: {first.error.message}), "
+            "but dead_letter_queue.enabled is false; nothing of the batch was sent",
+        )
+    return None
 
 
 def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:

@@ -87,7 +87,7 @@ class PostgresWriter:
         counts = content.counts()
         if not counts.balanced:
             return ErrorInfo(
-                ErrorType.PROCESSING,
+                ErrorType.GENERIC,
                 f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
                 f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent",
             )

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import Outcome, Wave
-from airflow_provider_ckpt.spark.delivery import Lane
+from airflow_provider_ckpt.spark.delivery import Gathered, Lane
 from airflow_provider_ckpt.spark.wave import run_wave
 from tests.integration.spark.scripted import Script, ScriptedJob, make_job, make_wave, task, written
 
@@ -195,7 +195,7 @@ def test_without_dead_letters_a_record_that_calls_for_one_halts_and_nothing_is_s
 def test_a_batch_whose_sum_does_not_hold_is_never_sent(log: Path) -> None:
     lane = Lane(make_job(log, Script()), transformed=False)
     rows = pa.table({POSITION: pa.array([0, 1], pa.int64()), "id": pa.array([0, 1], pa.int64())})
-    outcome = lane.deliver(task(0, 0, 3), rows, [], read=3, filtered=0, failure=None)
+    outcome = lane.deliver(task(0, 0, 3), Gathered(rows, read=3))
     assert outcome.outcome is FAILED
     assert outcome.error is not None
     assert outcome.error.message.startswith("SumIdentity: 3 records were read, but 2 are to be delivered")
