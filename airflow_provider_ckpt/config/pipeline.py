@@ -108,7 +108,7 @@ class Transform(Part):
     schema_: str | None = Field(default=None, alias="schema")
     where: str | None = None
     select: Texts | None = None
-    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    delimiter: str = Field(default=",", pattern=r'^[^"\r\n]$')
 
     @model_validator(mode="after")
     def _needs(self) -> Self:

@@ -268,8 +268,12 @@ class Sink(Protocol):
     def check(self) -> None:
         """Fail clearly if the sink cannot be reached, the target is missing or not writable; create own bookkeeping."""
 
-    def columns(self) -> Sequence[str] | None:
-        """The target's columns, or None where the sink creates the target from what it gets."""
+    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
+        """Fail clearly, before anything is sent, if rows of these columns cannot go into the target as it is.
+
+        :param columns: name and Spark SQL type, in order
+        :raises ConfigError: naming the columns and what to do
+        """
 
     def claims(self) -> Claims:
         """Whose receipts and which fence are there."""

@@ -47,6 +47,7 @@ _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.variable.substitute": "false",  # or Spark would replace ${...} in a user's expression without a word
     "spark.speculation": "false",
 }
 
@@ -84,7 +85,7 @@ class SubmitEngine:
         while self._ready is None:
             for reply in self._replies(check):
                 if "ready" in reply:
-                    self._ready = Ready(reply["ready"], reply["columns"])
+                    self._ready = Ready(reply["ready"], [(name, kind) for name, kind in reply["columns"]])
                 else:
                     raise _final(ErrorInfo.from_json(reply["error"]), self._pipeline.name)
         return self._ready

@@ -30,36 +30,22 @@ def acquire(setup: Setup) -> Run:
     :raises SourceError: if the source cannot be reached or is not the one the ledger knows
     :raises SinkError: if the sink cannot be reached
     """
-    opened = Opened(setup)
     try:
-        opened.check()
-        claims = opened.sink.claims()
-        strangers = sorted(claims.ledgers - {setup.ledger.id})
-        if strangers:
-            raise ConfigError(
-                f"the sink holds receipts of another ledger ({', '.join(strangers)}) for this pipeline; "
-                f"this ledger is {setup.ledger.id}",
-                pipeline=setup.pipeline.name,
-                hint="Use that ledger, or give this pipeline another name or target.",
-            )
-        lease = _lease(setup, claims.epoch)
+        opened = Opened(setup)
+        try:
+            lease = _admitted(setup, opened)
+        except BaseException:
+            opened.close()
+            raise
+        run = Run(setup, lease, opened)
+        try:
+            _begin(run)
+        except BaseException:
+            run.close()
+            setup.ledger.release(lease)
+            raise
     except CkptError as error:
-        opened.close()
-        _name(error, setup)
-        raise
-    run = Run(setup, lease, opened)
-    try:
-        with run.step("fence"):
-            run.sink.fence(lease.epoch)
-        setup.ledger.declare(lease, setup.pipeline.document())
-        _start(run)
-        run.mark_checkpoints()
-        run.reconcile()
-    except BaseException as error:
-        run.close()
-        setup.ledger.release(lease)
-        if isinstance(error, CkptError):
-            _name(error, setup)
+        error.pipeline = error.pipeline or setup.pipeline.name
         raise
     return run
 
@@ -79,6 +65,30 @@ def attach(setup: Setup, epoch: int) -> Run:
     run = Run(setup, lease, Opened(setup))
     run.mark_checkpoints()
     return run
+
+
+def _admitted(setup: Setup, opened: Opened) -> Lease:
+    """Check source and sink, refuse another ledger's target, and take the lease above the sink's fence."""
+    opened.check()
+    claims = opened.sink.claims()
+    strangers = sorted(claims.ledgers - {setup.ledger.id})
+    if strangers:
+        raise ConfigError(
+            f"the sink holds receipts of another ledger ({', '.join(strangers)}) for this pipeline; "
+            f"this ledger is {setup.ledger.id}",
+            hint="Use that ledger, or give this pipeline another name or target.",
+        )
+    return _lease(setup, claims.epoch)
+
+
+def _begin(run: Run) -> None:
+    """Fence, then make the ledger agree with what the sink holds."""
+    with run.step("fence"):
+        run.sink.fence(run.epoch)
+    run.ledger.declare(run.lease, run.pipeline.document())
+    _start(run)
+    run.mark_checkpoints()
+    run.reconcile()
 
 
 def _lease(setup: Setup, sink_epoch: int) -> Lease:
@@ -111,8 +121,3 @@ def _start(run: Run) -> None:
         for partition in run.source.partitions()
     }
     run.ledger.start_partitions(run.lease, bases)
-
-
-def _name(error: CkptError, setup: Setup) -> None:
-    """Have an error say which pipeline it speaks of, if it did not."""
-    error.pipeline = error.pipeline or setup.pipeline.name

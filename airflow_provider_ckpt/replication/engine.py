@@ -19,11 +19,11 @@ class Ready:
     """Spark is up.
 
     :param parallelism: how many tasks run at once
-    :param columns: what the transform puts out
+    :param columns: what the transform puts out: name and Spark SQL type
     """
 
     parallelism: int
-    columns: Sequence[str]
+    columns: Sequence[tuple[str, str]]
 
 
 class WaveLostError(Exception):

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
-from airflow_provider_ckpt.core.errors import CkptError, ConfigError, EngineError, ErrorInfo
+from airflow_provider_ckpt.core.errors import CkptError, EngineError, ErrorInfo
 from airflow_provider_ckpt.core.policy import Retry
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave, pack
 from airflow_provider_ckpt.replication.engine import Engine, WaveLostError
@@ -95,7 +96,7 @@ class Waves:
             self._start()
         with self._run.step("spark_start"):
             ready = self._engine.ready(self._run.check)
-        self._fits(ready.columns)
+        self._run.sink.fits(ready.columns)
         lanes = self._lanes(ready.parallelism)
         chosen = self._choose(due, lanes)
         # Located first: a batch whose file is gone stays planned, and at most once is not resolved as sent.
@@ -127,30 +128,18 @@ class Waves:
         pipeline = self._pipeline
         setup = self._run.setup
         names = {pipeline.source.connection, pipeline.sink.connection} - {None}
-        from airflow_provider_ckpt.connectors.protocols import SinkContext
-
+        shape = self._run.source.shape()
+        if pipeline.transform.trivial:
+            self._run.sink.fits(shape.columns)
         self._engine.start(
             Job(
                 pipeline.document(),
                 SinkContext(setup.ledger.id, pipeline.name, self._run.epoch),
-                self._run.source.shape(),
+                shape,
                 {name: setup.connections(name) for name in names if name},
             )
         )
         self._run.summary.spark_started = True
-
-    def _fits(self, columns: Sequence[str]) -> None:
-        """Refuse before anything is begun if the target has no place for a column."""
-        target = self._run.sink.columns()
-        if target is None:
-            return
-        missing = [name for name in columns if name not in target]
-        if missing:
-            raise ConfigError(
-                f"the target has no column {', '.join(missing)}; it has {', '.join(target)}",
-                pipeline=self._pipeline.name,
-                hint="Name the target's columns in transform.select, or add them to the target.",
-            )
 
     def _lanes(self, parallelism: int) -> int:
         if self._pipeline.consumer.strategy == "single":

@@ -70,11 +70,11 @@ class DriverSide:
                 yield Wave.from_json(line)
             time.sleep(_PAUSE)
 
-    def ready(self, parallelism: int, columns: Sequence[str]) -> None:
+    def ready(self, parallelism: int, columns: Sequence[tuple[str, str]]) -> None:
         """Say that Spark is up.
 
         :param parallelism: how many tasks run at once
-        :param columns: what the transform puts out
+        :param columns: what the transform puts out: name and Spark SQL type
         """
         self._reply({"ready": parallelism, "columns": list(columns)})
 

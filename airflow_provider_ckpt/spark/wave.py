@@ -39,17 +39,18 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
     return [*others, *(committer.commit(staged) if staged else [])]
 
 
-def check_transform(spark: SparkSession, job: Job) -> list[str]:
-    """The names of the columns that the transform puts out.
+def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
+    """The columns that the transform puts out: name and Spark SQL type.
 
     :raises ConfigError: if it cannot be used
     """
     pipeline = job.pipeline
     if pipeline.transform.trivial:
-        return [name for name, _ in job.shape.columns]
+        return list(job.shape.columns)
     empty = spark.createDataFrame([], _reader_schema(job))
-    names = transform.apply(empty, pipeline, job.shape).columns
-    return [name for name in names if name not in {*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL}]
+    judged = transform.apply(empty, pipeline, job.shape).schema.fields
+    control = {*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL}
+    return [(found.name, found.dataType.simpleString()) for found in judged if found.name not in control]
 
 
 def _frame(spark: SparkSession, job: Job, wave: Wave) -> DataFrame:

@@ -31,6 +31,7 @@ class DeltaSink:
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
+        self._context = context
         self._layout = Layout(path, context.ledger, context.pipeline)
         self._receipts = Receipts(self._layout)
 
@@ -54,10 +55,19 @@ class DeltaSink:
                 hint="Name a Delta table, or a directory that is empty or does not exist yet.",
             )
 
-    def columns(self) -> Sequence[str] | None:
-        """The table's columns, or None while there is no table."""
+    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
+        """See :meth:`Sink.fits`; while there is no table, everything does. Types are compared by each writer."""
         table = delta_table.load(self._layout.table)
-        return [field.name for field in table.schema().fields] if table is not None else None
+        if table is None:
+            return
+        known = [field.name for field in table.schema().fields]
+        unknown = [name for name, _ in columns if name not in known]
+        if unknown:
+            raise ConfigError(
+                f"Delta table {self._layout.table} has no column {', '.join(unknown)}; it has {', '.join(known)}",
+                pipeline=self._context.pipeline,
+                hint="Name the table's columns in transform.select, or add them to the table.",
+            )
 
     def claims(self) -> Claims:
         """This ledger's fence, and every ledger that ever fenced this pipeline here."""

@@ -15,6 +15,7 @@ from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     session_prefix,
 )
 from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
+from airflow_provider_ckpt.connectors.postgres.fitting import FILLS_COLUMNS, refuse_misfits
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
@@ -87,10 +88,13 @@ class PostgresSink:
                 self._check_key(fetch, table)
             self._create(fetch, Bookkeeping(table.schema))
 
-    def columns(self) -> Sequence[str] | None:
-        """The target's columns."""
+    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
+        """See :meth:`Sink.fits`; ``fitting.py`` holds the rules."""
         with self._session("reading the target's columns") as fetch:
-            return [column.name for column in self._target(fetch).columns]
+            table = self._target(fetch)
+            refuse_misfits(
+                table, columns, filled=bool(fetch(FILLS_COLUMNS, [table.oid])), pipeline=self._context.pipeline
+            )
 
     def claims(self) -> Claims:
         """Whose fences are there; every receipt has one. See :meth:`Sink.claims`."""

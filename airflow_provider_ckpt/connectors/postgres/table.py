@@ -28,7 +28,8 @@ WITH RECURSIVE base AS (
     WHERE base.typtype = 'd'
 )
 SELECT a.attname::text, a.attnum::int, t.typname::text, pg_catalog.format_type(a.atttypid, -1), p.proname::text,
-       base.typmod::int, a.attnotnull, a.attidentity::text, a.attgenerated::text, base.typname::text
+       base.typmod::int, a.attnotnull, a.attidentity::text, a.attgenerated::text, base.typname::text,
+       a.atthasdef OR t.typdefault IS NOT NULL
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN base ON base.attnum = a.attnum AND base.typtype <> 'd'
@@ -49,6 +50,7 @@ class Column:
     :param identity: ``a`` for GENERATED ALWAYS AS IDENTITY, ``d`` BY DEFAULT, else empty
     :param generated: not empty if it is computed from others
     :param base_type: its type's name in pg_type, of a domain the base type's
+    :param has_default: whether a row that leaves it out gets a value all the same
     """
 
     name: str
@@ -61,6 +63,7 @@ class Column:
     identity: str
     generated: str
     base_type: str
+    has_default: bool
 
 
 @dataclass(frozen=True, slots=True)

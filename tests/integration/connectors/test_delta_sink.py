@@ -15,7 +15,7 @@ from deltalake.schema import PrimitiveType
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.protocols import POSITION, Content, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Verdict
-from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta_support import (
@@ -44,14 +44,16 @@ class TestDelivery:
     def test_the_first_wave_creates_the_table(self, table: Path) -> None:
         run = Run(table).fence()
         run.sink.check()
-        assert run.sink.columns() is None
+        run.sink.fits([("anything", "string")])
 
         outcomes = run.send(0, 1, 2)
 
         assert [outcome.outcome for outcome in outcomes] == [AttemptOutcome.DELIVERED] * 3
         assert not any(outcome.found for outcome in outcomes)
         assert ids(table) == expected(0, 1, 2)
-        assert run.sink.columns() == ["id"]
+        run.sink.fits([("id", "bigint")])
+        with pytest.raises(ConfigError, match="has no column name; it has id"):
+            run.sink.fits([("id", "bigint"), ("name", "string")])
         assert run.sink.target_rows() == 30
         assert data_files(table) == logged_files(table)
 

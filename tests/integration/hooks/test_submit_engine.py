@@ -86,7 +86,7 @@ def test_spark_starts_with_its_secrets_out_of_sight_and_its_loss_is_told(tmp_pat
         spark = _processes(str(directory))
 
         assert ready.parallelism == os.cpu_count()
-        assert list(ready.columns) == ["b"]
+        assert list(ready.columns) == [("b", "bigint")]
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
         assert not (directory / "job.json").exists()
         assert stat.S_IMODE((directory / "spark.properties").stat().st_mode) == 0o600
