@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import originals
-from airflow_provider_ckpt.spark.reading import lanes_of, unexpected
+from airflow_provider_ckpt.spark.reading import unexpected
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,30 +136,9 @@ def deliver_lane(job: Job, wave: Wave, batches: Iterator[pa.RecordBatch]) -> Ite
                 gathering.add(piece)
                 if piece.ends:
                     task = wave.lanes[piece.lane][piece.index]
-                    yield _row(lane.deliver(task, gathering.take(lane.reader, task, raw=job.shape.raw)))
+                    yield outcome_row(lane.deliver(task, gathering.take(lane.reader, task, raw=job.shape.raw)))
     finally:
         for lane in lanes.values():
-            lane.close()
-
-
-def copy_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow`` where there is no transform: reads and delivers in one process, so nothing crosses the JVM.
-
-    :param schema: of the source's columns, for a batch that has no records
-    """
-    for _, tasks in lanes_of(wave, batches):
-        started = time.monotonic()
-        lane = Lane(job, transformed=False)
-        nothing = schema.empty_table()
-        try:
-            for index, task in enumerate(tasks):
-                gathered = Gathered(nothing)
-                if lane.stopped(task) or (index and time.monotonic() - started > wave.seconds):
-                    gathered.read = c.NOT_ATTEMPTED
-                elif task.instruction is Instruction.DELIVER:
-                    gathered = _read(lane.reader, task, nothing)
-                yield _row(lane.deliver(task, gathered))
-        finally:
             lane.close()
 
 
@@ -234,18 +213,6 @@ class _Gathering:
 _CONTROL = frozenset({*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL})
 
 
-def _read(reader: Reader, task: BatchTask, nothing: pa.Table) -> Gathered:
-    """All records of a batch, or why it could not be read."""
-    import pyarrow as pa
-
-    try:
-        records = list(reader.read(task))
-    except CkptError as error:
-        return Gathered(nothing, failure=error.info)
-    rows = pa.Table.from_batches(records) if records else nothing
-    return Gathered(rows, rows.num_rows)
-
-
 def _refusal(gathered: Gathered, *, dead_letters: bool) -> ErrorInfo | None:
     """Why a batch must not be sent: its sum is wrong, or it needs dead letters that the pipeline does not allow."""
     delivered, rejected = gathered.rows.num_rows, len(gathered.letters)
@@ -269,7 +236,8 @@ def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
     return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)
 
 
-def _row(outcome: Outcome) -> pa.RecordBatch:
+def outcome_row(outcome: Outcome) -> pa.RecordBatch:
+    """An outcome as the one row that a batch gives back."""
     import pyarrow as pa
 
     return pa.RecordBatch.from_pydict({c.OUTCOME: [json.dumps(outcome.to_json())]})

@@ -51,6 +51,8 @@ def read_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.Reco
                             yield _tagged(schema, lane, index, records)
                     except CkptError as error:
                         failure, unreachable = error.info, error.whole
+                    except Exception as error:  # noqa: BLE001  # the lane's boundary: it becomes the batch's outcome
+                        failure = unexpected(error)
                 yield _marker(schema, lane, index, read, failure)
         finally:
             if reader is not None:

@@ -11,7 +11,8 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import transform
-from airflow_provider_ckpt.spark.delivery import copy_lane, deliver_lane
+from airflow_provider_ckpt.spark.copying import copy_lane
+from airflow_provider_ckpt.spark.delivery import deliver_lane
 from airflow_provider_ckpt.spark.reading import control_schema, read_lane
 
 if TYPE_CHECKING:
