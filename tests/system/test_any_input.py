@@ -182,7 +182,7 @@ def test_a_target_that_lacks_a_column_is_refused_and_gets_everything_once_it_has
     execute(shop, "INSERT INTO orders SELECT i, 'n' || i FROM generate_series(1, 100) i")
     execute(store, "CREATE TABLE orders (id bigint)")
     line = machine.refused(orders("unfit"))
-    assert "the target has no column note; it has id" in line
+    assert "orders has no column note; it has id" in line
     assert machine.status("unfit")["batches"] == {"planned": 1}
     execute(store, "ALTER TABLE orders ADD note text")
     assert machine.run(orders("unfit"))["records"]["delivered"] == 100

@@ -30,6 +30,21 @@ def test_the_first_run_delivers_every_row_once_and_the_books_balance(orders: Rep
     assert _books(orders) == []
 
 
+def test_the_books_do_not_balance_once_a_row_is_doubled_or_lost_or_a_receipt_is_gone(orders: Replication) -> None:
+    orders.run()
+    execute(
+        orders.dsn,
+        "INSERT INTO target SELECT * FROM target WHERE id = 7",
+        "DELETE FROM target WHERE id = 8",
+        "DELETE FROM ckpt_sink_receipt WHERE seq = 4",
+    )
+
+    findings = judge(gather(orders.dsn, orders.ledger, "orders", "orders", "target"))
+
+    assert (findings.lost, findings.doubled) == (1, 1)
+    assert "sink: no receipt for [401, 501)" in findings.faults
+
+
 def test_a_run_with_nothing_new_starts_no_spark(orders: Replication) -> None:
     orders.run()
 
