@@ -24,6 +24,7 @@ from rich.console import Console
 
 from tests.services import processes
 from tests.services.airflow import AirflowServices
+from tests.services.delta import read_delta
 from tests.system import demo_report, flights
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -193,9 +194,8 @@ def _wall_seconds(services: AirflowServices, run_id: str) -> float:
 
 
 def _count_rows(target: Path) -> int:
-    from deltalake import DeltaTable
 
-    return int(DeltaTable(target).to_pyarrow_dataset().count_rows())
+    return int(read_delta(target, ["carrier"]).num_rows)
 
 
 def _check(
@@ -209,7 +209,6 @@ def _check(
 
     :raises DemoError: naming every sum that does not hold
     """
-    from deltalake import DeltaTable
 
     runs = summary["runs"]
     claims: list[tuple[str, Any, Any]] = []
@@ -222,7 +221,7 @@ def _check(
             (f"whether run {number} started Spark", run["spark_started"], wanted.read > 0),
             (f"whether run {number} had batches", run["batches"] > 0, wanted.read > 0),
         ]
-    rows = DeltaTable(target).to_pyarrow_table(columns=["carrier", "distance"])
+    rows = read_delta(target, ["carrier", "distance"])
     sent_back: Counter[bytes] = Counter(base64.b64decode(letter["value_base64"]) for letter in letters)
     claims += [
         ("lines read by run 1", runs[0]["records"]["read"], flights.FLIGHTS),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.services.delta import read_delta
 from tests.services.tables import execute
 from tests.system.machine import Machine, events, failed
 
@@ -19,7 +20,6 @@ ODD_COLUMNS = (
 
 
 def test_csv_with_quotes_and_newlines_into_delta(machine: Machine) -> None:
-    from deltalake import DeltaTable
 
     place = machine.here / "in put; (1)"
     place.mkdir()
@@ -42,7 +42,7 @@ def test_csv_with_quotes_and_newlines_into_delta(machine: Machine) -> None:
     summary = machine.run(document)
     assert summary["records"] == {"read": 6, "delivered": 3, "filtered": 1, "dead_lettered": 2, "retried": 0}
     assert (summary["route"], summary["target_rows"]) == (["dead_letters", "done"], 3)
-    rows = DeltaTable(machine.here / "ta ble").to_pyarrow_table().to_pylist()
+    rows = read_delta(machine.here / "ta ble").to_pylist()
     assert sorted(tuple(row.values()) for row in rows) == [
         (1, 'Ann "A" Lee', "two\nlines; one field"),
         (2, "Bob", None),
@@ -116,7 +116,6 @@ def test_json_files_into_a_table_that_refuses_some(machine: Machine) -> None:
 
 
 def test_a_table_into_delta_and_only_new_rows_the_next_time(machine: Machine) -> None:
-    from deltalake import DeltaTable
 
     shop = machine.databases["shop"]
     execute(shop, "CREATE TABLE visits (seen timestamptz, who text)")
@@ -132,7 +131,7 @@ def test_a_table_into_delta_and_only_new_rows_the_next_time(machine: Machine) ->
     execute(shop, "INSERT INTO visits " + rows.format(1001, 1500))
     second = machine.run(document)
     assert (second["records"]["read"], second["records"]["delivered"], second["target_rows"]) == (500, 450, 1350)
-    who = DeltaTable(machine.here / "visits").to_pyarrow_table().column("who").to_pylist()
+    who = read_delta(machine.here / "visits").column("who").to_pylist()
     assert sorted(who) == sorted(f"v{n}" for n in range(1, 1501) if n % 10 != 7)
 
 

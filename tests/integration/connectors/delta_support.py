@@ -21,6 +21,7 @@ from airflow_provider_ckpt.core.batch import BatchKey, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from tests.services.delta import read_delta
 
 LEDGER = "5f0c0d52-8d2c-4a3e-9a35-0a7c3bb3a001"
 SIZE = 10
@@ -105,7 +106,7 @@ class Run:
 
 def ids(table: Path) -> list[int]:
     """The target's rows, as any reader of Delta sees them."""
-    return sorted(DeltaTable(table).to_pyarrow_table().column("id").to_pylist())
+    return sorted(read_delta(table).column("id").to_pylist())
 
 
 def expected(*seqs: int) -> list[int]:

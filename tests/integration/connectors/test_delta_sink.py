@@ -31,6 +31,7 @@ from tests.integration.connectors.delta_support import (
     pipeline,
     task,
 )
+from tests.services.delta import read_delta
 
 NESTED = pa.struct([("tags", pa.list_(pa.string())), ("times", pa.map_(pa.string(), pa.timestamp("us", tz="Etc/UTC")))])
 
@@ -156,7 +157,7 @@ class TestDelivery:
 
         run.committer.commit([run.writer.deliver(task(0), content(0, **columns))])
 
-        row = DeltaTable(table).to_pyarrow_table().sort_by("id").to_pylist()[0]
+        row = read_delta(table).sort_by("id").to_pylist()[0]
         assert row == {
             "id": 0,
             "local": at,

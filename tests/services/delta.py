@@ -1,0 +1,25 @@
+"""Reads a Delta table's rows for a test: file by file, in the calling thread.
+
+The package's own scan works in threads that can outlive the interpreter and abort it on the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyarrow.parquet import ParquetFile
+
+
+def read_delta(path: Path | str, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of the table as it is now.
+
+    :param columns: only these, all by default
+    """
+    table = DeltaTable(path)
+    schema = pa.schema(table.schema().to_arrow())
+    wanted = list(columns) if columns else schema.names
+    parts = [ParquetFile(uri).read(wanted, use_threads=False) for uri in table.file_uris()]
+    return pa.concat_tables(parts) if parts else schema.empty_table().select(wanted)
