@@ -194,7 +194,6 @@ def _wall_seconds(services: AirflowServices, run_id: str) -> float:
 
 
 def _count_rows(target: Path) -> int:
-
     return int(read_delta(target, ["carrier"]).num_rows)
 
 
@@ -209,7 +208,6 @@ def _check(
 
     :raises DemoError: naming every sum that does not hold
     """
-
     runs = summary["runs"]
     claims: list[tuple[str, Any, Any]] = []
     for number, (run, wanted) in enumerate(zip(runs, expected, strict=True), start=1):
