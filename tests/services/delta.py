@@ -21,5 +21,6 @@ def read_delta(path: Path | str, columns: Sequence[str] | None = None) -> pa.Tab
     table = DeltaTable(path)
     schema = pa.schema(table.schema().to_arrow())
     wanted = list(columns) if columns else schema.names
-    parts = [ParquetFile(uri).read(wanted, use_threads=False) for uri in table.file_uris()]
+    names = pa.table(table.get_add_actions())["path"].to_pylist()
+    parts = [ParquetFile(Path(path) / name).read(wanted, use_threads=False) for name in names]
     return pa.concat_tables(parts) if parts else schema.empty_table().select(wanted)
