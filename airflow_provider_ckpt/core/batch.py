@@ -5,6 +5,7 @@ Semantics, section 1. These are values; the transitions between them are in ``pa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -72,6 +73,9 @@ class AttemptOutcome(StrEnum):
     FENCED = "fenced"
 
 
+_SIDE = re.compile(r"(?:recovery|replay|dlq):\d+:(?P<source>.+)", re.DOTALL)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class BatchKey:
     """Names a batch inside its pipeline.
@@ -85,8 +89,31 @@ class BatchKey:
     partition: str
     seq: int
 
+    @property
+    def side(self) -> bool:
+        """Whether the batch belongs to a side partition, which reads a stretch of a source partition once more."""
+        return _SIDE.match(self.partition) is not None
+
+    @property
+    def source(self) -> str:
+        """The source partition that the batch's records come from."""
+        found = _SIDE.match(self.partition)
+        return self.partition if found is None else found["source"]
+
     def __str__(self) -> str:
         return f"{self.partition}#{self.seq}" + (f"@{self.generation}" if self.generation > 1 else "")
+
+    @classmethod
+    def parse(cls, text: str, *, generation: int | None = None) -> BatchKey:
+        """The key that a person wrote as ``partition#seq`` or ``partition#seq@generation``.
+
+        :param generation: where the text names none (1 by default)
+        :raises ValueError: if it is neither
+        """
+        found = re.fullmatch(r"(?P<partition>.+)#(?P<seq>\d+)(?:@(?P<generation>\d+))?", text, re.DOTALL)
+        if found is None:
+            raise ValueError(f"{text!r} is no batch; write partition#seq, as `airflow ckpt status` shows it")
+        return cls(int(found["generation"] or generation or 1), found["partition"], int(found["seq"]))
 
     def to_json(self) -> list[Any]:
         """A JSON-ready list; :meth:`from_json` is its inverse."""

@@ -1,17 +1,13 @@
-"""The state machine of one source partition: which batches exist beyond the checkpoint, and how far it may move.
+"""The state machine of one source partition: every transition of a batch, and how far the checkpoint may move.
 
-The fields carry FastForward's names where it has them: ``committed``, ``in_flight``, ``pending_acks``. What FastForward
-does not see, work that is planned and not yet sent, is here too and blocks (KurrentDB's lesson). Every transition
-returns the events that it caused; none does I/O, reads a clock or draws a random number.
+Each returns the events that it caused; none does I/O, reads a clock or draws a random number. The table of transitions
+is in semantics, section 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
-from typing import Any
 
 from airflow_provider_ckpt.core.batch import (
     BLOCKING,
@@ -24,145 +20,17 @@ from airflow_provider_ckpt.core.batch import (
     Receipt,
 )
 from airflow_provider_ckpt.core.errors import ErrorInfo, LedgerStateError
-from airflow_provider_ckpt.core.ranges import Range, contiguous_end, subtract
+from airflow_provider_ckpt.core.ranges import Range, contiguous_end
+from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
+from airflow_provider_ckpt.core.view import PartitionView
 
 
-class Phase(StrEnum):
-    """What the pipeline may do (semantics, section 3)."""
+class Partition(PartitionView):
+    """One source partition in one generation, and what may be done with its batches.
 
-    RUNNING = "running"
-    DRAINING = "draining"
-    STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened to a partition; the ledger appends it to the audit trail.
-
-    :param seq: the batch's, or None where the event speaks of the partition
+    The transitions that may move the checkpoint take ``advance=False`` from a caller who has many to make and calls
+    :meth:`advance` once.
     """
-
-    kind: str
-    partition: str
-    generation: int
-    seq: int | None = None
-    detail: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedTicket:
-    """The right to begin a batch that is planned."""
-
-    key: BatchKey
-
-
-@dataclass(frozen=True, slots=True)
-class InFlightTicket:
-    """The right to end the open attempt of a batch."""
-
-    key: BatchKey
-    attempt: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeldTicket:
-    """The right to release a batch that policy or a person holds."""
-
-    key: BatchKey
-
-
-class Partition:
-    """The batches of one source partition in one generation that are not yet below the checkpoint.
-
-    :param partition: the partition's id
-    :param generation: grows with every rewind
-    :param base: the generation's first position
-    :param committed: the next position to read after a restart; ``base`` at first
-    :param next_seq: the seq that the next planned batch gets
-    :param planned_end: the end of what was ever planned; new plans start here
-    :param batches: those not yet below ``committed``
-
-    ``passed`` collects the resolved batches that the checkpoint has moved over; the ledger merges their receipts. The
-    transitions that may move it take ``advance=False`` from a caller who has many to make and calls :meth:`advance`
-    once.
-    """
-
-    def __init__(
-        self,
-        partition: str,
-        *,
-        generation: int = 1,
-        base: int = 0,
-        committed: int | None = None,
-        next_seq: int = 0,
-        planned_end: int | None = None,
-        phase: Phase = Phase.RUNNING,
-        batches: Iterable[Batch] = (),
-    ) -> None:
-        self.id = partition
-        self.generation = generation
-        self.base = base
-        self.committed = base if committed is None else committed
-        self.next_seq = next_seq
-        self.planned_end = self.committed if planned_end is None else planned_end
-        self.phase = phase
-        self.batches: dict[int, Batch] = {batch.key.seq: batch for batch in batches}
-        self.passed: list[Batch] = []
-
-    # What is known
-
-    @property
-    def in_flight(self) -> dict[int, Batch]:
-        """Batches with an open attempt, by seq."""
-        return {seq: b for seq, b in self.batches.items() if b.state is BatchState.IN_FLIGHT}
-
-    @property
-    def pending_acks(self) -> dict[int, Batch]:
-        """Batches that are resolved and wait for an earlier one, by seq."""
-        return {seq: b for seq, b in self.batches.items() if b.state in RESOLVED}
-
-    @property
-    def blocking(self) -> dict[int, Batch]:
-        """Batches that the checkpoint may not pass, by seq."""
-        return {seq: b for seq, b in self.batches.items() if b.state in BLOCKING}
-
-    @property
-    def cancellation_watermark(self) -> int | None:
-        """The earliest cancelled seq that is neither begun again nor resolved; derived, so it outlives restarts."""
-        return min((seq for seq, b in self.batches.items() if b.cancelled), default=None)
-
-    def gaps(self) -> list[Range]:
-        """What lies between the checkpoint and ``planned_end`` and belongs to no batch: left by an imported receipt."""
-        if self.planned_end <= self.committed:
-            return []
-        live = [b.range for b in self.batches.values() if b.state is not BatchState.SUPERSEDED]
-        return subtract(Range(self.committed, self.planned_end), live)
-
-    def planned(self, seq: int) -> PlannedTicket:
-        """The ticket of a planned batch.
-
-        :raises LedgerStateError: if it is in another state
-        """
-        return PlannedTicket(self._expect(seq, BatchState.PLANNED).key)
-
-    def sending(self, seq: int) -> InFlightTicket:
-        """The ticket of a batch in flight.
-
-        :raises LedgerStateError: if it is in another state
-        """
-        batch = self._expect(seq, BatchState.IN_FLIGHT)
-        assert batch.epoch is not None
-        return InFlightTicket(batch.key, batch.attempts, batch.epoch)
-
-    def held(self, seq: int) -> HeldTicket:
-        """The ticket of a held batch.
-
-        :raises LedgerStateError: if it is in another state
-        """
-        return HeldTicket(self._expect(seq, BatchState.HELD).key)
-
-    # Transitions
 
     def plan(self, span: Range, *, records: int | None = None) -> list[Event]:
         """Add a batch: at ``planned_end``, or inside a gap.
@@ -180,6 +48,12 @@ class Partition:
                 f"range {span} does not continue what is planned, which ends at {self.planned_end}",
                 batch=self._name(self.next_seq),
                 position=span.start,
+            )
+        if self.limit is not None and span.end > self.limit:
+            raise LedgerStateError(
+                f"range {span} reaches beyond {self.limit}, where this partition ends",
+                batch=self._name(self.next_seq),
+                position=self.limit,
             )
         key = BatchKey(self.generation, self.id, self.next_seq)
         self.batches[key.seq] = Batch(key, span, records=records)
@@ -310,16 +184,22 @@ class Partition:
         self.batches[batch.key.seq] = replace(batch, alone=True)
         return [self._event("run_alone", batch.key.seq)]
 
-    def instruct(self, ticket: PlannedTicket, instruction: Instruction, *, reason: str) -> list[Event]:
-        """Have the next attempt claim another verdict: policy or a person gives the batch up."""
-        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
+    def instruct(self, ticket: PlannedTicket | InFlightTicket, instruction: Instruction, *, reason: str) -> list[Event]:
+        """Have the next attempt claim another verdict: policy or a person gives the batch up.
+
+        An attempt that is open goes on, and if it gets its verdict first, that one stands.
+        """
+        batch = self._ticketed(ticket)
         self.batches[batch.key.seq] = replace(batch, instruction=instruction, not_before=None)
         return [self._event("instructed", batch.key.seq, instruction=instruction.value, reason=reason)]
 
-    def hold(self, ticket: PlannedTicket, *, reason: str) -> tuple[HeldTicket, list[Event]]:
-        """Put a batch aside for a person; it goes on blocking the checkpoint."""
-        batch = self._expect(ticket.key.seq, BatchState.PLANNED)
-        self.batches[batch.key.seq] = replace(batch, state=BatchState.HELD, not_before=None)
+    def hold(self, ticket: PlannedTicket | InFlightTicket, *, reason: str) -> tuple[HeldTicket, list[Event]]:
+        """Put a batch aside for a person; it goes on blocking the checkpoint.
+
+        An open attempt is given up, not undone: if its receipt turns up, that resolves the batch all the same.
+        """
+        batch = self._ticketed(ticket)
+        self.batches[batch.key.seq] = replace(batch, state=BatchState.HELD, epoch=None, not_before=None)
         return HeldTicket(batch.key), [self._event("held", batch.key.seq, reason=reason)]
 
     def release(self, ticket: HeldTicket) -> tuple[PlannedTicket, list[Event]]:
@@ -341,6 +221,17 @@ class Partition:
         self.batches[batch.key.seq] = replace(batch, state=BatchState.SKIPPED, cancelled=False)
         return [self._event("skipped", batch.key.seq, reason=reason), *self.advance()]
 
+    def supersede(self, seq: int) -> list[Event]:
+        """Take an unresolved batch out of its generation: a rewind, or a receipt with another range, has its place.
+
+        :raises LedgerStateError: if the batch is resolved or unknown
+        """
+        batch = self.batches.get(seq)
+        if batch is None or batch.state not in BLOCKING:
+            raise LedgerStateError("only unresolved work can be superseded", batch=self._name(seq))
+        self.batches[seq] = replace(batch, state=BatchState.SUPERSEDED, cancelled=False, epoch=None)
+        return [self._event("superseded", seq)]
+
     def import_receipt(self, receipt: Receipt, *, advance: bool = True) -> list[Event]:
         """Take over a receipt that this ledger does not know, or knows with another range (semantics, section 4.3).
 
@@ -351,7 +242,7 @@ class Partition:
         events: list[Event] = []
         for other in list(self.batches.values()):
             if other.state in BLOCKING and (other.key.seq == seq or other.range.overlaps(receipt.range)):
-                events += self._supersede(other)
+                events += self.supersede(other.key.seq)
         if receipt.range.end > self.committed:
             self.batches[seq] = Batch(
                 receipt.key,
@@ -379,34 +270,7 @@ class Partition:
         self.batches = {seq: b for seq, b in self.batches.items() if b.state in BLOCKING or b.range.end > committed}
         return [self._event("checkpoint", None, before=before, after=committed)]
 
-    # Helpers
-
     def _back(self, ticket: InFlightTicket, kind: str) -> tuple[PlannedTicket, list[Event]]:
         batch = self._open(ticket)
         self.batches[batch.key.seq] = replace(batch, state=BatchState.PLANNED, epoch=None)
         return PlannedTicket(batch.key), [self._event(kind, batch.key.seq, attempt=ticket.attempt)]
-
-    def _supersede(self, batch: Batch) -> list[Event]:
-        self.batches[batch.key.seq] = replace(batch, state=BatchState.SUPERSEDED, cancelled=False, epoch=None)
-        return [self._event("superseded", batch.key.seq)]
-
-    def _open(self, ticket: InFlightTicket) -> Batch:
-        batch = self._expect(ticket.key.seq, BatchState.IN_FLIGHT)
-        if (batch.attempts, batch.epoch) != (ticket.attempt, ticket.epoch):
-            raise LedgerStateError(
-                f"attempt {ticket.attempt} of epoch {ticket.epoch} is not the open one", batch=self._name(batch.key.seq)
-            )
-        return batch
-
-    def _expect(self, seq: int, state: BatchState) -> Batch:
-        batch = self.batches.get(seq)
-        if batch is None or batch.state is not state:
-            found = "unknown" if batch is None else batch.state.value
-            raise LedgerStateError(f"it is {found}, not {state.value}", batch=self._name(seq))
-        return batch
-
-    def _event(self, kind: str, seq: int | None, **detail: Any) -> Event:
-        return Event(kind, self.id, self.generation, seq, detail)
-
-    def _name(self, seq: int) -> str:
-        return str(BatchKey(self.generation, self.id, seq))

@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from airflow_provider_ckpt.core.acts import BEHIND_FENCE, Act
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt
-from airflow_provider_ckpt.ledger import bulk, migrate, planning, reads, reconciling, settling, tables, trail
+from airflow_provider_ckpt.core.errors import LeaseBusyError
+from airflow_provider_ckpt.core.lease import TAKEOVERS, nobody_is_dead
+from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.ledger import acting, bulk, migrate, planning, reads, reconciling, settling, tables, trail
 from airflow_provider_ckpt.ledger import engine as engines
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger import receipts as ranges
-from airflow_provider_ckpt.ledger.records import Lease, PartitionRecord, RangeReceipt, Reconciliation, Settlement
+from airflow_provider_ckpt.ledger.records import (
+    ActResult,
+    Intent,
+    Lease,
+    PartitionRecord,
+    Reconciliation,
+    Settlement,
+)
 from airflow_provider_ckpt.ledger.work import Work
 
 if TYPE_CHECKING:
@@ -22,6 +33,9 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.policy import Policy
     from airflow_provider_ckpt.core.ranges import Range
     from airflow_provider_ckpt.core.wave import Outcome
+
+_ACT_TTL = timedelta(seconds=60)
+"""An act is one transaction, which gives the lease back at its end."""
 
 
 class Ledger:
@@ -92,19 +106,21 @@ class Ledger:
         ttl: timedelta,
         *,
         at_least: int = 0,
-        is_dead: Callable[[str], bool] = leases.nobody_is_dead,
+        is_dead: Callable[[str], bool] = nobody_is_dead,
+        force: bool = False,
     ) -> Lease:
         """Take the pipeline's lease under a new epoch, if it is free, expired, our own, or a dead owner's.
 
         :param ttl: not renewed for this long, it may be taken over
         :param at_least: the new epoch is greater than this too: the sink's fence
         :param is_dead: knows whether an owner is certainly gone
+        :param force: take it from whoever holds it (a person's force stop)
         :raises LeaseBusyError: if another owner holds it; says who and until when
         """
         with self._writing() as connection:
-            lease, detail = leases.acquire(connection, pipeline, owner, ttl, at_least, is_dead)
-            taken = detail["why"] in ("expired", "owner is dead")
-            kind = "lease_taken_over" if taken else "lease_acquired"
+            lease, held, why = leases.acquire(connection, pipeline, owner, ttl, at_least, is_dead, force=force)
+            kind = "lease_taken_over" if why in TAKEOVERS else "lease_acquired"
+            detail = {"before": {"owner": held.owner, "epoch": held.epoch}, "why": why.value}
             bulk.insert(connection, tables.event, [trail.row(lease, leases.now(connection), kind, detail)])
         return lease
 
@@ -220,6 +236,54 @@ class Ledger:
         """Cancel every open attempt of this lease."""
         with self._command(lease, now) as work:
             return settling.cancel(work)
+
+    # People's acts
+
+    def act(
+        self,
+        pipeline: str,
+        act: Act,
+        *,
+        who: str,
+        why: str | None = None,
+        is_dead: Callable[[str], bool] = nobody_is_dead,
+    ) -> ActResult:
+        """Carry out a person's act at once if nobody holds the lease, else store it for whoever does.
+
+        Rewind and force stop need the sink's fence, so they are always stored; the next run, or the command that
+        acquires for them, applies them with :meth:`apply_intents`.
+
+        :param who: the person
+        :param why: the reason; kept in the audit trail
+        :param is_dead: knows whether the lease's owner is certainly gone
+        :raises ConfigError: if the ledger does not know the pipeline
+        :raises LedgerStateError: if the act does not fit; nothing is changed then
+        """
+        with self._writing() as connection:
+            reads.known(connection, pipeline)
+            if act.kind in BEHIND_FENCE:
+                return ActResult(act, False, acting.keep(connection, pipeline, act, who, why, datetime.now(UTC)))
+            try:
+                lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)
+            except LeaseBusyError:
+                return ActResult(act, False, acting.keep(connection, pipeline, act, who, why, datetime.now(UTC)))
+            result = acting.apply(Work(connection, lease, datetime.now(UTC)), act, who=who, why=why)
+            leases.release(connection, lease)
+            return result
+
+    def apply_intents(self, lease: Lease, *, now: datetime, behind_fence: bool = False) -> list[ActResult]:
+        """Apply what people stored while the lease was held.
+
+        :param behind_fence: whether the sink was fenced and reconciled under this epoch just now
+        """
+        with self._command(lease, now) as work:
+            return acting.apply_waiting(work, behind_fence=behind_fence)
+
+    def intents(self, pipeline: str) -> list[Intent]:
+        """What people stored and nobody has applied yet, oldest first."""
+        with self._reading() as connection:
+            reads.known(connection, pipeline)
+            return acting.waiting(connection, pipeline)
 
     # Reads
 

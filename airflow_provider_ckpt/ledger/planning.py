@@ -37,11 +37,12 @@ def start_partitions(work: Work, partitions: Mapping[SourcePartition, int]) -> N
     :raises SourceError: if a known partition is another thing now than the one it was started on
     """
     fresh: list[store.Stored] = []
+    generation = work.machine.generation
     for source, base in partitions.items():
         known = work.stored.get(source.id)
         if known is None:
             fresh.append(
-                store.Stored(Partition(source.id, generation=work.generation, base=base), source.identity, None, {})
+                store.Stored(Partition(source.id, generation=generation, base=base), source.identity, None, {})
             )
         elif known.identity != source.identity:
             raise SourceError(
@@ -62,7 +63,7 @@ def start_partitions(work: Work, partitions: Mapping[SourcePartition, int]) -> N
         [
             {
                 "pipeline": pipeline,
-                "generation": work.generation,
+                "generation": work.machine.generation,
                 "partition": item.partition.id,
                 "base": item.partition.base,
                 "started_at": work.now,

@@ -13,8 +13,9 @@ from sqlalchemy.engine import Connection
 from airflow_provider_ckpt.connectors.protocols import SourceFile
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.partition import Partition, Phase
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range, merge
+from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger import receipts as ranges
 from airflow_provider_ckpt.ledger import store, tables
@@ -85,11 +86,12 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
     row = known(connection, pipeline)
     stored = partitions(connection, pipeline)
     batches = [batch for item in stored.values() for batch in item.partition.batches.values()]
+    generations = {item.partition.id: item.partition.generation for item in stored.values()}
     by_partition: dict[str, list[list[int]]] = {}
     for item in ranges.load(connection, pipeline):
         counts = item.counts
         line = [item.range.start, item.range.end, item.batches, *counts.to_json().values()]
-        if item.generation == row.generation:
+        if item.generation == generations.get(item.partition):
             by_partition.setdefault(item.partition, []).append(line)
     waiting = [b for b in batches if b.state is BatchState.PLANNED and b.error is not None]
     held = [b for b in batches if b.state is BatchState.HELD]

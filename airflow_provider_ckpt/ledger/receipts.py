@@ -10,9 +10,9 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import Batch, Counts, Receipt
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.ledger import tables
 from airflow_provider_ckpt.ledger.bulk import insert_missing, upsert
-from airflow_provider_ckpt.ledger.records import RangeReceipt, merge_receipts
 
 _R = tables.receipt.c
 

@@ -18,8 +18,9 @@ from airflow_provider_ckpt.core.batch import (
     Receipt,
 )
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.partition import Event, Partition
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import Decision, FailRun, Halt, Hold, Policy, Reject, Retry, decide
+from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger import receipts as ranges
 from airflow_provider_ckpt.ledger import trail

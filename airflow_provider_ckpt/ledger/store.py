@@ -15,7 +15,8 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import VERDICT_STATE, AttemptOutcome, Batch, BatchState, Receipt
 from airflow_provider_ckpt.core.errors import ErrorType
-from airflow_provider_ckpt.core.partition import Partition, Phase
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger import receipts, tables
 from airflow_provider_ckpt.ledger.bulk import among, insert, upsert
 from airflow_provider_ckpt.ledger.records import PartitionRecord
@@ -72,6 +73,7 @@ class Stored:
             "committed": part.committed,
             "next_seq": part.next_seq,
             "planned_end": part.planned_end,
+            "side_end": part.limit,
             "bound": self.bound,
             "state": dict(self.state),
         }
@@ -94,6 +96,7 @@ def load(
             committed=row["committed"],
             next_seq=row["next_seq"],
             planned_end=row["planned_end"],
+            limit=row["side_end"],
             phase=phase,
         )
         stored[partition.id] = Stored(partition, row["identity"], row["bound"], row["state"], before_row=dict(row))
@@ -120,8 +123,12 @@ def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: d
     """Write the difference between what was loaded and what it has become."""
     changed: list[Batch] = []
     for item in items:
+        rewound = bool(item.before) and item.before_row["generation"] != item.partition.generation
+        if rewound:
+            item.merged += item.unconfirmed.values()
+            item.unconfirmed.clear()
         for batch in item.partition.passed:
-            if batch.state is BatchState.SENT:
+            if batch.state is BatchState.SENT and not rewound:
                 item.unconfirmed[batch.key.seq] = batch
             else:
                 item.merged.append(batch)
@@ -130,7 +137,7 @@ def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: d
         gone = [seq for seq in item.before if seq not in after]
         _end_attempts(connection, pipeline, item, after, now)
         for table in (tables.batch, tables.attempt) if gone else ():
-            _delete(connection, table, pipeline, item.partition, gone)
+            _delete(connection, table, pipeline, item, gone)
     upsert(connection, tables.batch, [batch_row(pipeline, batch) for batch in changed])
     receipts.write(connection, pipeline, [batch for item in items for batch in item.merged])
     rows = [(item, item.row(pipeline)) for item in items]
@@ -181,13 +188,13 @@ def _outcome(batch: Batch) -> AttemptOutcome:
     return AttemptOutcome(batch.receipt.verdict.value) if batch.receipt else AttemptOutcome.FENCED
 
 
-def _delete(connection: Connection, table: sa.Table, pipeline: str, partition: Partition, seqs: list[int]) -> None:
+def _delete(connection: Connection, table: sa.Table, pipeline: str, item: Stored, seqs: list[int]) -> None:
     columns = table.c
     connection.execute(
         table.delete().where(
             columns.pipeline == pipeline,
-            columns.generation == partition.generation,
-            columns.partition == partition.id,
+            columns.generation == item.before_row["generation"],
+            columns.partition == item.partition.id,
             among(connection, columns.seq, seqs),
         )
     )

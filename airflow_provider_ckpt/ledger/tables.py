@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0001"
+HEAD = "0002"
 """The revision that this code works with."""
 
 VERSION_TABLE = "ckpt_alembic_version"
@@ -76,6 +76,7 @@ pipeline = sa.Table(
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("document", _json),
     sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("adopted", sa.String(36)),
 )
 
 lease = sa.Table(
@@ -99,6 +100,7 @@ partition = sa.Table(
     sa.Column("committed", sa.BigInteger, nullable=False),
     sa.Column("next_seq", sa.BigInteger, nullable=False),
     sa.Column("planned_end", sa.BigInteger, nullable=False),
+    sa.Column("side_end", sa.BigInteger),
     sa.Column("bound", sa.BigInteger),
     sa.Column("state", _json, nullable=False),
 )

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import Batch, Counts, Verdict
-from airflow_provider_ckpt.core.partition import Event
 from airflow_provider_ckpt.core.ranges import Range, merge
+from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.records import Lease
 
 _QUIET = frozenset({"planned", "begun", "acked", "ack_duplicate", "not_attempted"})
@@ -42,7 +42,7 @@ def noteworthy(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict
         if kind == "acked":
             kind = _OWN_VERDICTS.get(event.detail["verdict"], kind)
         if kind not in _QUIET:
-            place = {"generation": event.generation, "partition": event.partition, "seq": event.seq}
+            place = {"generation": event.generation, "partition": event.partition or None, "seq": event.seq}
             rows.append(row(lease, at, kind, event.detail) | place)
     return rows
 

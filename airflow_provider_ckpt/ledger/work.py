@@ -11,7 +11,9 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import ErrorType, LedgerStateError
-from airflow_provider_ckpt.core.partition import Event, Partition, Phase
+from airflow_provider_ckpt.core.machine import PipelineMachine
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.tickets import Event, Phase
 from airflow_provider_ckpt.ledger import bulk, store, tables, trail
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger.records import Lease
@@ -33,12 +35,15 @@ class Work:
         self.lease = lease
         self.now = now
         columns = tables.pipeline.c
-        phase, self.generation = connection.execute(
+        phase, generation = connection.execute(
             sa.select(columns.phase, columns.generation).where(columns.name == lease.pipeline)
         ).one()
-        self.phase = Phase(phase)
+        self._before = (Phase(phase), generation)
         self.touched = None if touch is None else frozenset(touch)
-        self.stored = store.load(connection, lease.pipeline, self.phase, batches_of=self.touched)
+        self.stored = store.load(connection, lease.pipeline, Phase(phase), batches_of=self.touched)
+        self.machine = PipelineMachine(
+            (item.partition for item in self.stored.values()), phase=Phase(phase), generation=generation
+        )
         self.events: list[Event] = []
 
     @property
@@ -98,9 +103,22 @@ class Work:
         for item in self.changing:
             self.events += item.partition.advance()
 
+    def store(self) -> None:
+        """Store what changed, without a word in the audit trail."""
+        pipeline = self.lease.pipeline
+        store.write(self.connection, pipeline, self.changing, self.now)
+        after = (self.machine.phase, self.machine.generation)
+        if after != self._before:
+            self.connection.execute(
+                tables.pipeline.update()
+                .where(tables.pipeline.c.name == pipeline)
+                .values(phase=after[0].value, generation=after[1])
+            )
+            self._before = after
+
     def write(self, kind: str, detail: Mapping[str, Any]) -> None:
         """Store what changed, the noteworthy events, and one that sums the command up."""
-        store.write(self.connection, self.lease.pipeline, self.changing, self.now)
+        self.store()
         rows = trail.noteworthy(self.lease, self.now, self.events)
         rows.append(trail.row(self.lease, self.now, kind, detail))
         bulk.insert(self.connection, tables.event, rows)

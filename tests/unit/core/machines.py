@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 from airflow_provider_ckpt.core.batch import Batch, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.partition import InFlightTicket, Partition, PlannedTicket
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.tickets import InFlightTicket, PlannedTicket
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BROKEN = ErrorInfo(ErrorType.SINK, "connection reset", recoverable=True, sqlstate="08006")

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.partition import InFlightTicket, Phase
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.tickets import InFlightTicket, Phase
 from tests.unit.core.machines import BROKEN, NOW, ack, begin, begin_all, fail, partition_of, receipt_of
 
 # plan

@@ -10,8 +10,9 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Instruction
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.partition import InFlightTicket, Partition, PlannedTicket
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.tickets import InFlightTicket, PlannedTicket
 from tests.unit.core.machines import BROKEN, NOW, ack, begin, begin_all, fail, partition_of, receipt_of
 
 # fail, not_attempted, abandon, fence, cancel

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from airflow_provider_ckpt.core.batch import BLOCKING, Batch, BatchKey, BatchState, Instruction, Verdict
-from airflow_provider_ckpt.core.partition import InFlightTicket, Partition, PlannedTicket
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.tickets import InFlightTicket, PlannedTicket
 from tests.unit.core.machines import NOW, begin, fail, receipt_of
 
 ENDINGS: dict[str, Callable[[Partition, InFlightTicket], tuple[PlannedTicket, object]]] = {

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.ranges import Range, merge
-from airflow_provider_ckpt.ledger.records import RangeReceipt, merge_receipts
+from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
 
 
 def receipt(start: int, end: int, batches: int = 1) -> RangeReceipt:

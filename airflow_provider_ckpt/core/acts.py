@@ -1,0 +1,175 @@
+"""What people do to a pipeline, as data: stored while a run holds the lease, applied by whoever holds it next.
+
+Semantics, sections 1, 3 and 4. Each has one defined result whatever state its batches are in: an act that does not fit
+is refused as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Instruction
+from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.machine import PipelineMachine, Side
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.reconciling import rewind
+from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, PlannedTicket
+
+
+class ActKind(StrEnum):
+    """The verbs of ``airflow ckpt`` that change a pipeline."""
+
+    HOLD = "hold"
+    RELEASE = "release"
+    SKIP = "skip"
+    CANCEL = "cancel"
+    DRAIN = "drain"
+    STOP = "stop"
+    FORCE_STOP = "force_stop"
+    RESUME = "resume"
+    REWIND = "rewind"
+    REPLAY = "replay"
+
+
+BEHIND_FENCE = frozenset({ActKind.FORCE_STOP, ActKind.REWIND})
+"""Acts that need the sink fenced and its receipts read first, so only a new epoch applies them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One act.
+
+    :param batches: for hold, release, skip and cancel; for release, none means all that are held
+    :param positions: for rewind: by partition, the first position to read again
+    :param spans: for replay: by source partition, the stretch to read once more
+    """
+
+    kind: ActKind
+    batches: tuple[BatchKey, ...] = ()
+    positions: Mapping[str, int] = field(default_factory=dict)
+    spans: Mapping[str, Range] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        return {
+            "kind": self.kind.value,
+            "batches": [key.to_json() for key in self.batches],
+            "positions": dict(self.positions),
+            "spans": {name: [span.start, span.end] for name, span in self.spans.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Act:
+        """The act that :meth:`to_json` wrote."""
+        return cls(
+            ActKind(data["kind"]),
+            tuple(BatchKey.from_json(key) for key in data["batches"]),
+            dict(data["positions"]),
+            {name: Range(*span) for name, span in data["spans"].items()},
+        )
+
+
+def apply(machine: PipelineMachine, act: Act, *, reason: str) -> list[Event]:
+    """Carry an act out, all of it or nothing.
+
+    :param reason: why, in the person's words; kept in the events
+    :raises LedgerStateError: if it does not fit the state that the pipeline is in; nothing is changed then
+    """
+    phases: Mapping[ActKind, Callable[..., list[Event]]] = {
+        ActKind.DRAIN: machine.drain,
+        ActKind.STOP: machine.stop,
+        ActKind.FORCE_STOP: machine.force_stop,
+        ActKind.RESUME: machine.resume,
+    }
+    if act.kind in phases:
+        return phases[act.kind](reason=reason)
+    if act.kind is ActKind.REWIND:
+        return _rewind(machine, act, reason)
+    if act.kind is ActKind.REPLAY:
+        return _replay(machine, act)
+    return _each_batch(machine, act, reason)
+
+
+def _rewind(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
+    chosen = [(machine.partition(name), to) for name, to in sorted(act.positions.items())]
+    ahead = [partition.id for partition, to in chosen if to > partition.committed or partition.limit is not None]
+    if ahead or not chosen:
+        raise LedgerStateError(
+            f"cannot rewind {', '.join(ahead) or 'nothing'}.",
+            hint="Name source partitions, each with a position at or before its checkpoint.",
+        )
+    machine.generation += 1
+    events: list[Event] = []
+    for partition, to in chosen:
+        events += rewind(partition, to, generation=machine.generation, reason=reason)
+    return events
+
+
+def _replay(machine: PipelineMachine, act: Act) -> list[Event]:
+    for name, span in act.spans.items():
+        if span.end > machine.partition(name).committed:
+            machine.re_read(Side.REPLAY, name, span)  # refuses, before anything is added
+    events: list[Event] = []
+    for name, span in sorted(act.spans.items()):
+        events += machine.re_read(Side.REPLAY, name, span)[1]
+    return events
+
+
+def _each_batch(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
+    keys = act.batches
+    if act.kind is ActKind.RELEASE and not keys:
+        keys = tuple(
+            batch.key
+            for partition in machine.partitions.values()
+            for batch in partition.batches.values()
+            if batch.state is BatchState.HELD
+        )
+    steps = [_step(machine, act.kind, key, reason) for key in dict.fromkeys(keys)]
+    return [event for step in steps for event in step()]
+
+
+def _step(machine: PipelineMachine, kind: ActKind, key: BatchKey, reason: str) -> Callable[[], list[Event]]:
+    """What is to be done with one batch; asking for its ticket already refuses what does not fit.
+
+    :raises LedgerStateError: if the batch is not in a state that the act can start from
+    """
+    partition = machine.partition(key.partition)
+    if key.generation != partition.generation:
+        raise LedgerStateError(
+            f"generation {key.generation} has ended; the partition is in {partition.generation} now.", batch=str(key)
+        )
+    batch = partition.batches.get(key.seq)
+    if kind is ActKind.RELEASE:
+        held = partition.held(key.seq)
+        return lambda: partition.release(held)[1]
+    if kind is ActKind.CANCEL:
+        sending = partition.sending(key.seq)
+        return lambda: partition.cancel(sending)[1]
+    if kind is ActKind.HOLD:
+        ticket = _ticket(partition, key.seq)
+        return lambda: partition.hold(ticket, reason=reason)[1]
+    if batch is not None and batch.state is BatchState.HELD:
+        held = partition.held(key.seq)
+        return lambda: _released_and_skipped(partition, held, reason)
+    ticket = _ticket(partition, key.seq)
+    return lambda: _skip(partition, ticket, reason)
+
+
+def _ticket(partition: Partition, seq: int) -> PlannedTicket | InFlightTicket:
+    return partition.sending(seq) if seq in partition.in_flight else partition.planned(seq)
+
+
+def _released_and_skipped(partition: Partition, held: HeldTicket, reason: str) -> list[Event]:
+    planned, events = partition.release(held)
+    return events + _skip(partition, planned, reason)
+
+
+def _skip(partition: Partition, ticket: PlannedTicket | InFlightTicket, reason: str) -> list[Event]:
+    """In the ledger alone if the batch was never begun; else the next attempt claims ``void``."""
+    if isinstance(ticket, PlannedTicket) and not partition.batches[ticket.key.seq].begun:
+        return partition.skip(ticket, reason=reason)
+    return partition.instruct(ticket, Instruction.VOID, reason=reason)

@@ -1,0 +1,285 @@
+"""The named invariants, as checks of one partition's state and of one step between two states.
+
+``airflow ckpt audit``, the exhaustive search and the property tests all use these; the names are those of semantics,
+section 2, and of the TLA+ spec. A check returns what it found wrong, so that nothing here stops at the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, VERDICT_STATE, Batch, BatchState, Verdict
+from airflow_provider_ckpt.core.ranges import Range, contiguous_end
+from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.core.view import PartitionView
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant that does not hold.
+
+    :param name: the invariant's
+    :param partition: where
+    :param message: what was found, for a person
+    :param position: the source position, where one can be named
+    """
+
+    name: str
+    partition: str
+    message: str
+    position: int | None = None
+
+
+Found = Iterator[tuple[str, int | None]]
+StateCheck = Callable[[PartitionView, list[RangeReceipt]], Found]
+StepCheck = Callable[[PartitionView, PartitionView], Found]
+
+
+def state_violations(partition: PartitionView, passed: Iterable[RangeReceipt], *, epoch: int) -> list[Violation]:
+    """Every state invariant that does not hold.
+
+    :param passed: the range receipts of the partition's generation
+    :param epoch: the newest that was granted
+    """
+    receipts = sorted(passed, key=lambda receipt: receipt.range)
+    found = [(name, check(partition, receipts)) for name, check in STATE_CHECKS.items()]
+    found.append((STALE_EPOCH, _stale_epoch(partition, epoch)))
+    return [Violation(name, partition.id, *what) for name, several in found for what in several]
+
+
+def step_violations(before: PartitionView, after: PartitionView) -> list[Violation]:
+    """Every invariant of a step that does not hold between two states of one partition."""
+    return [Violation(name, after.id, *what) for name, check in STEP_CHECKS.items() for what in check(before, after)]
+
+
+# Of a state
+
+
+def _terminalized_prefix(p: PartitionView, passed: list[RangeReceipt]) -> Found:
+    reached = contiguous_end(p.base, [receipt.range for receipt in passed] + _resolved(p))
+    if reached < p.committed:
+        yield f"committed is {p.committed}, but receipts reach from {p.base} to {reached} only", reached
+
+
+def _ordering(p: PartitionView, _: list[RangeReceipt]) -> Found:
+    for batch in p.batches.values():
+        if batch.begun and batch.state in BLOCKING and batch.range.end <= p.committed:
+            yield (
+                f"{batch.key} was begun, is {batch.state.value}, and lies below committed {p.committed}",
+                batch.range.start,
+            )
+
+
+def _unresolved_not_passed(p: PartitionView, _: list[RangeReceipt]) -> Found:
+    for batch in p.batches.values():
+        if batch.state in BLOCKING and batch.range.start < p.committed:
+            yield (
+                f"{batch.key} is {batch.state.value} at {batch.range}, behind committed {p.committed}",
+                batch.range.start,
+            )
+
+
+def _planned_visible(p: PartitionView, _: list[RangeReceipt]) -> Found:
+    for batch in p.batches.values():
+        if not batch.begun and batch.state in BLOCKING and batch.range.start < p.committed:
+            yield (
+                f"{batch.key} was planned and never sent, and committed {p.committed} has passed it",
+                batch.range.start,
+            )
+
+
+def _not_ahead_of_planned(p: PartitionView, _: list[RangeReceipt]) -> Found:
+    if p.committed > p.planned_end:
+        yield f"committed is {p.committed}, but nothing beyond {p.planned_end} was ever planned", p.planned_end
+
+
+def _watermark_blocks(p: PartitionView, _: list[RangeReceipt]) -> Found:
+    watermark = p.cancellation_watermark
+    if watermark is not None and p.committed > p.batches[watermark].range.start:
+        yield f"committed is {p.committed}, beyond the cancelled {p.batches[watermark].key}", p.committed
+
+
+def _held_not_passed(p: PartitionView, _: list[RangeReceipt]) -> Found:
+    for batch in p.batches.values():
+        if batch.state is BatchState.HELD and batch.range.start < p.committed:
+            yield f"{batch.key} is held, and committed {p.committed} has passed it", batch.range.start
+
+
+def _tiles(p: PartitionView, passed: list[RangeReceipt]) -> Found:
+    live = [b for b in p.batches.values() if b.state is not BatchState.SUPERSEDED and b.range.end > p.committed]
+    owners = sorted([(b.range, str(b.key)) for b in live] + [(r.range, "a receipt") for r in passed])
+    for (one, owner), (other, next_owner) in pairwise(owners):
+        if one.overlaps(other) and not _both_resolved(p, one, other):
+            yield f"{owner} {one} and {next_owner} {other} overlap", other.start
+    for batch in live:
+        if batch.range.end > p.planned_end:
+            yield f"{batch.key} {batch.range} reaches beyond what is planned, {p.planned_end}", p.planned_end
+        if batch.key.seq >= p.next_seq:
+            yield f"{batch.key} has a number that was never given out; {p.next_seq} is next", batch.range.start
+
+
+def _receipt_matches(p: PartitionView, _: list[RangeReceipt]) -> Found:
+    for batch in p.batches.values():
+        receipt = batch.receipt
+        if receipt is not None and (receipt.key, receipt.range) != (batch.key, batch.range):
+            yield f"{batch.key} {batch.range} carries the receipt of {receipt.key} {receipt.range}", batch.range.start
+
+
+def _sum_identity(p: PartitionView, passed: list[RangeReceipt]) -> Found:
+    places = [(str(b.key), b.receipt.counts, b.range) for b in p.batches.values() if b.receipt is not None]
+    places += [(f"range {item.range}", item.counts, item.range) for item in passed]
+    for name, counts, span in places:
+        if not counts.balanced:
+            yield f"the counts of {name} do not add up: {counts.to_json()}", span.start
+
+
+def _one_verdict(p: PartitionView, _: list[RangeReceipt]) -> Found:
+    for batch in p.batches.values():
+        told = None if batch.receipt is None else VERDICT_STATE[batch.receipt.verdict]
+        if told is not None and batch.state is not told:
+            yield f"{batch.key} is {batch.state.value}, but its receipt says {told.value}", batch.range.start
+        if told is None and batch.state in (BatchState.DELIVERED, BatchState.REJECTED):
+            yield f"{batch.key} is {batch.state.value} without a receipt", batch.range.start
+        if told is None and batch.state is BatchState.SKIPPED and batch.begun:
+            yield f"{batch.key} was begun and is skipped without a receipt", batch.range.start
+
+
+def _not_both(p: PartitionView, _: list[RangeReceipt]) -> Found:
+    for batch in p.batches.values():
+        receipt = batch.receipt
+        if receipt is not None and receipt.verdict is not Verdict.DELIVERED and receipt.counts.delivered:
+            yield f"{batch.key} is {receipt.verdict.value} and delivered {receipt.counts.delivered}", batch.range.start
+
+
+def _drain_complete(p: PartitionView, _: list[RangeReceipt]) -> Found:
+    if p.phase is Phase.STOPPED:
+        for batch in p.in_flight.values():
+            yield f"the pipeline is stopped, and {batch.key} is in flight", batch.range.start
+
+
+def _nothing_stranded(p: PartitionView, _: list[RangeReceipt]) -> Found:
+    if p.blocking or p.gaps():
+        return
+    if p.committed < p.planned_end:
+        yield (
+            f"nothing is waiting, yet committed {p.committed} stays before the plan's end {p.planned_end}",
+            p.committed,
+        )
+
+
+def _stale_epoch(p: PartitionView, epoch: int) -> Found:
+    for batch in p.batches.values():
+        claimed = batch.epoch if batch.receipt is None else batch.receipt.epoch
+        if claimed is not None and claimed > epoch:
+            yield f"{batch.key} speaks of epoch {claimed}, and {epoch} is the newest ever granted", batch.range.start
+
+
+STATE_CHECKS: Mapping[str, StateCheck] = {
+    "CheckpointNeverAheadOfTerminalizedPrefix": _terminalized_prefix,
+    "CheckpointOrderingInvariant": _ordering,
+    "UnresolvedWorkNotCommittedPast": _unresolved_not_passed,
+    "PlannedWorkVisibleToCheckpoint": _planned_visible,
+    "CommittedNeverAheadOfPlanned": _not_ahead_of_planned,
+    "CancellationWatermarkBlocks": _watermark_blocks,
+    "HeldTransitionsDoNotCommit": _held_not_passed,
+    "RangesTileTheSource": _tiles,
+    "ReceiptMatchesBatch": _receipt_matches,
+    "SumIdentity": _sum_identity,
+    "AtMostOneVerdictPerBatch": _one_verdict,
+    "NeverDeliveredAndDeadLettered": _not_both,
+    "DrainCompleteness": _drain_complete,
+    "QuiescenceHasNoSilentStrandedWork": _nothing_stranded,
+}
+"""By name; each looks at one state."""
+
+STALE_EPOCH = "NoCommitByStaleEpoch"
+"""The one that needs the lease as well."""
+
+
+# Of a step
+
+
+def _monotonic(before: PartitionView, after: PartitionView) -> Found:
+    if before.generation == after.generation and after.committed < before.committed:
+        yield f"committed went back from {before.committed} to {after.committed}", after.committed
+
+
+def _no_double_complete(before: PartitionView, after: PartitionView) -> Found:
+    for seq, batch in _common(before, after):
+        now = after.batches[seq]
+        confirmed = batch.state is BatchState.SENT and now.state in RESOLVED
+        if batch.state in RESOLVED and now.state is not batch.state and not confirmed:
+            yield f"{batch.key} was {batch.state.value} and became {now.state.value}", batch.range.start
+
+
+def _no_plan_after_drain(before: PartitionView, after: PartitionView) -> Found:
+    if before.phase is after.phase is not Phase.RUNNING and before.generation == after.generation:
+        for batch in after.batches.values():
+            if batch.key.seq >= before.next_seq and batch.state is BatchState.PLANNED:
+                yield f"{batch.key} was planned while {after.phase.value}", batch.range.start
+
+
+def _no_new_sending(before: PartitionView, after: PartitionView) -> Found:
+    if before.phase is after.phase is not Phase.RUNNING:
+        for seq, batch in _common(before, after):
+            if after.batches[seq].attempts > batch.attempts:
+                yield f"{batch.key} was begun while {after.phase.value}", batch.range.start
+
+
+def _force_stop_abandons(before: PartitionView, after: PartitionView) -> Found:
+    if before.phase is not Phase.STOPPED and after.phase is Phase.STOPPED:
+        for batch in after.in_flight.values():
+            yield f"the stop left {batch.key} in flight", batch.range.start
+
+
+def _failure_keeps_checkpoint(before: PartitionView, after: PartitionView) -> Found:
+    ended = [seq for seq in before.in_flight if seq in after.batches and after.batches[seq].state in BLOCKING]
+    if ended and after.committed != before.committed and not _resolved_by(before, after):
+        yield f"no verdict came in, and committed went from {before.committed} to {after.committed}", after.committed
+
+
+def _order_kept(before: PartitionView, after: PartitionView) -> Found:
+    for seq, batch in _common(before, after):
+        now = after.batches[seq]
+        if now.range != batch.range and now.receipt is None:
+            yield f"{batch.key} changed its range from {batch.range} to {now.range}", batch.range.start
+    if before.generation == after.generation and after.next_seq < before.next_seq:
+        yield f"the next number went back from {before.next_seq} to {after.next_seq}", after.planned_end
+
+
+STEP_CHECKS: Mapping[str, StepCheck] = {
+    "CommittedMonotonic": _monotonic,
+    "NoDoubleComplete": _no_double_complete,
+    "NoPlanAfterDrain": _no_plan_after_drain,
+    "DrainMeansNoNewSending": _no_new_sending,
+    "ForceStopAbandonsAllInFlight": _force_stop_abandons,
+    "FailureTerminalizationPreservesCheckpoint": _failure_keeps_checkpoint,
+    "PartitionOrderKept": _order_kept,
+}
+"""By name; each compares the states before and after one step."""
+
+
+def _resolved(p: PartitionView) -> list[Range]:
+    return [batch.range for batch in p.batches.values() if batch.state in RESOLVED]
+
+
+def _both_resolved(p: PartitionView, one: Range, other: Range) -> bool:
+    """Receipts that were imported may overlap: the sink holds both, and the checkpoint counts their union."""
+    blocking = {batch.range for batch in p.batches.values() if batch.state in BLOCKING}
+    return one not in blocking and other not in blocking
+
+
+def _common(before: PartitionView, after: PartitionView) -> Iterator[tuple[int, Batch]]:
+    if before.generation == after.generation:
+        yield from ((seq, batch) for seq, batch in before.batches.items() if seq in after.batches)
+
+
+def _resolved_by(before: PartitionView, after: PartitionView) -> bool:
+    """Whether the step brought a verdict, or lifted a cancellation."""
+    known = before.pending_acks
+    fresh = [seq for seq in after.pending_acks if seq not in known]
+    gone = [seq for seq, batch in before.batches.items() if seq not in after.batches and batch.state not in RESOLVED]
+    return bool(fresh or gone or before.cancellation_watermark != after.cancellation_watermark)

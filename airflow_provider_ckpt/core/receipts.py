@@ -1,0 +1,77 @@
+"""Range receipts: what the checkpoint has passed, merged; they take as much room as there are gaps (Wave's idea)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from airflow_provider_ckpt.core.batch import Batch, BatchState, Counts
+from airflow_provider_ckpt.core.ranges import Range
+
+
+@dataclass(frozen=True, slots=True)
+class RangeReceipt:
+    """Contiguous receipts below the checkpoint, as one.
+
+    :param batches: how many went in
+    :param rejected: of these, dead-lettered whole
+    :param skipped: of these, let go
+    :param sent: of these, sent at most once and never confirmed
+    """
+
+    generation: int
+    partition: str
+    range: Range
+    counts: Counts
+    batches: int
+    rejected: int = 0
+    skipped: int = 0
+    sent: int = 0
+
+    @classmethod
+    def of(cls, batch: Batch) -> RangeReceipt:
+        """The range receipt of one resolved batch."""
+        return cls(
+            batch.key.generation,
+            batch.key.partition,
+            batch.range,
+            batch.receipt.counts if batch.receipt else Counts(),
+            1,
+            int(batch.state is BatchState.REJECTED),
+            int(batch.state is BatchState.SKIPPED),
+            int(batch.state is BatchState.SENT),
+        )
+
+
+def merge_receipts(receipts: Iterable[RangeReceipt]) -> list[RangeReceipt]:
+    """The receipts of one partition and generation, as few as possible: touching and overlapping ones become one."""
+    groups: list[list[RangeReceipt]] = []
+    end = 0
+    for item in sorted(receipts, key=lambda receipt: receipt.range):
+        if groups and item.range.start <= end:
+            groups[-1].append(item)
+            end = max(end, item.range.end)
+        else:
+            groups.append([item])
+            end = item.range.end
+    return [_sum(group) for group in groups]
+
+
+def _sum(group: list[RangeReceipt]) -> RangeReceipt:
+    first = group[0]
+    counts = [item.counts for item in group]
+    return RangeReceipt(
+        first.generation,
+        first.partition,
+        Range(first.range.start, max(item.range.end for item in group)),
+        Counts(
+            sum(c.read for c in counts),
+            sum(c.delivered for c in counts),
+            sum(c.filtered for c in counts),
+            sum(c.dead_lettered for c in counts),
+        ),
+        sum(item.batches for item in group),
+        sum(item.rejected for item in group),
+        sum(item.skipped for item in group),
+        sum(item.sent for item in group),
+    )

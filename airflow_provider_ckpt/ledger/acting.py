@@ -1,0 +1,154 @@
+"""People's acts: applied at once while the lease is free, else stored as intents for whoever holds it (semantics, 4).
+
+Every act leaves one event that names the person, the reason, and what was before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core import acts
+from airflow_provider_ckpt.core.acts import Act
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, BatchState
+from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
+from airflow_provider_ckpt.core.tickets import Event
+from airflow_provider_ckpt.ledger import bulk, store, tables, trail
+from airflow_provider_ckpt.ledger.records import ActResult, Intent
+from airflow_provider_ckpt.ledger.work import Work
+
+_I = tables.intent.c
+
+
+def keep(connection: Connection, pipeline: str, act: Act, who: str, why: str | None, now: Any) -> int:
+    """Store an act as an intent; its number."""
+    row = {
+        "pipeline": pipeline,
+        "kind": act.kind.value,
+        "argument": act.to_json(),
+        "who": who,
+        "why": why,
+        "stored_at": now,
+    }
+    number: int = connection.execute(tables.intent.insert().values(row).returning(_I.id)).scalar_one()
+    return number
+
+
+def waiting(connection: Connection, pipeline: str) -> list[Intent]:
+    """Intents that nobody has applied yet, oldest first."""
+    rows = connection.execute(
+        sa.select(_I.id, _I.argument, _I.who, _I.why, _I.stored_at)
+        .where(_I.pipeline == pipeline, _I.applied_at.is_(None))
+        .order_by(_I.id)
+    )
+    return [Intent(row.id, Act.from_json(row.argument), row.who, row.why, row.stored_at) for row in rows]
+
+
+def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
+    """Apply one act and leave its event.
+
+    :raises LedgerStateError: if it does not fit; nothing is changed then
+    """
+    before = _state(work, act)
+    try:
+        events = acts.apply(work.machine, act, reason=why or "")
+    except CkptError as error:
+        error.pipeline = error.pipeline or work.lease.pipeline
+        raise
+    _note_endings(work, events)
+    _note_generations(work, events, why)
+    work.store()
+    after = _state(work, act)
+    detail = {"act": act.to_json(), "reason": why, "before": before, "after": after}
+    rows = [*trail.noteworthy(work.lease, work.now, events), trail.row(work.lease, work.now, act.kind.value, detail)]
+    bulk.insert(work.connection, tables.event, [row | {"who": who} for row in rows])
+    return ActResult(act, applied=True, before=before, after=after)
+
+
+def apply_waiting(work: Work, *, behind_fence: bool) -> list[ActResult]:
+    """Apply the intents that people stored; one that no longer fits is refused, with an event that says why.
+
+    :param behind_fence: whether this epoch has fenced the sink and read its receipts, as rewind and force stop need
+    """
+    results = []
+    for intent in waiting(work.connection, work.lease.pipeline):
+        if intent.act.kind in acts.BEHIND_FENCE and not behind_fence:
+            continue
+        try:
+            result = apply(work, intent.act, who=intent.who, why=intent.why)
+        except LedgerStateError as refusal:
+            result = ActResult(intent.act, applied=False, refusal=str(refusal))
+            detail = {"act": intent.act.to_json(), "reason": intent.why, "refusal": result.refusal}
+            row = trail.row(work.lease, work.now, "act_refused", detail) | {"who": intent.who}
+            bulk.insert(work.connection, tables.event, [row])
+        work.connection.execute(
+            tables.intent.update()
+            .where(_I.id == intent.id)
+            .values(applied_at=work.now, result={"applied": result.applied, "refusal": result.refusal})
+        )
+        results.append(result)
+    return results
+
+
+def _state(work: Work, act: Act) -> dict[str, Any]:
+    """What an act is about, as it stands: the phase, the batches that it names, the checkpoints that it moves."""
+    partitions = work.machine.partitions
+    batches: dict[str, str | None] = {}
+    for key in act.batches:
+        batch = partitions[key.partition].batches.get(key.seq) if key.partition in partitions else None
+        batches[str(key)] = None if batch is None else batch.state.value
+    touched = {*act.positions, *act.spans} & set(partitions)
+    return {
+        "phase": work.machine.phase.value,
+        "batches": batches,
+        "held": sum(b.state is BatchState.HELD for p in partitions.values() for b in p.batches.values()),
+        "checkpoint": {name: [partitions[name].generation, partitions[name].committed] for name in sorted(touched)},
+    }
+
+
+_ENDED = {
+    "abandoned": AttemptOutcome.ABANDONED,
+    "cancelled": AttemptOutcome.CANCELLED,
+    "held": AttemptOutcome.ABANDONED,
+}
+
+
+def _note_endings(work: Work, events: Sequence[Event]) -> None:
+    for event in events:
+        if event.kind in _ENDED and event.seq is not None:
+            work.ended(BatchKey(event.generation, event.partition, event.seq), _ENDED[event.kind])
+
+
+def _note_generations(work: Work, events: Sequence[Event], why: str | None) -> None:
+    """Keep the history of generations, and take side partitions among those that are stored."""
+    for event in events:
+        partition = work.machine.partitions.get(event.partition)
+        if event.kind == "rewound" and partition is not None:
+            before = event.detail["before"]
+            c = tables.generation.c
+            work.connection.execute(
+                tables.generation.update()
+                .where(
+                    c.pipeline == work.lease.pipeline,
+                    c.partition == partition.id,
+                    c.generation == before["generation"],
+                )
+                .values(committed=before["committed"], ended_at=work.now)
+            )
+        elif event.kind == "side_partition_started" and partition is not None:
+            origin = work.item(event.detail["source"])
+            work.stored[partition.id] = store.Stored(partition, origin.identity, None, {})
+        else:
+            continue
+        row = {
+            "pipeline": work.lease.pipeline,
+            "generation": partition.generation,
+            "partition": partition.id,
+            "base": partition.base,
+            "started_at": work.now,
+            "reason": why or event.kind,
+        }
+        bulk.insert(work.connection, tables.generation, [row])
