@@ -33,10 +33,13 @@ class ActKind(StrEnum):
     RESUME = "resume"
     REWIND = "rewind"
     REPLAY = "replay"
+    RECOVER = "recover"
 
 
 BEHIND_FENCE = frozenset({ActKind.FORCE_STOP, ActKind.REWIND})
 """Acts that need the sink fenced and its receipts read first, so only a new epoch applies them."""
+
+_SIDES = {ActKind.REPLAY: Side.REPLAY, ActKind.RECOVER: Side.RECOVERY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,13 @@ class Act:
 
     :param batches: for hold, release, skip and cancel; for release, none means all that are held
     :param positions: for rewind: by partition, the first position to read again
-    :param spans: for replay: by source partition, the stretch to read once more
+    :param spans: for replay and recover: source partitions, each with a stretch to read once more
     """
 
     kind: ActKind
     batches: tuple[BatchKey, ...] = ()
     positions: Mapping[str, int] = field(default_factory=dict)
-    spans: Mapping[str, Range] = field(default_factory=dict)
+    spans: tuple[tuple[str, Range], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -59,7 +62,7 @@ class Act:
             "kind": self.kind.value,
             "batches": [key.to_json() for key in self.batches],
             "positions": dict(self.positions),
-            "spans": {name: [span.start, span.end] for name, span in self.spans.items()},
+            "spans": [[name, span.start, span.end] for name, span in self.spans],
         }
 
     @classmethod
@@ -69,7 +72,7 @@ class Act:
             ActKind(data["kind"]),
             tuple(BatchKey.from_json(key) for key in data["batches"]),
             dict(data["positions"]),
-            {name: Range(*span) for name, span in data["spans"].items()},
+            tuple((name, Range(start, end)) for name, start, end in data["spans"]),
         )
 
 
@@ -89,8 +92,8 @@ def apply(machine: PipelineMachine, act: Act, *, reason: str) -> list[Event]:
         return phases[act.kind](reason=reason)
     if act.kind is ActKind.REWIND:
         return _rewind(machine, act, reason)
-    if act.kind is ActKind.REPLAY:
-        return _replay(machine, act)
+    if act.kind in _SIDES:
+        return _re_read(machine, act, _SIDES[act.kind])
     return _each_batch(machine, act, reason)
 
 
@@ -109,14 +112,10 @@ def _rewind(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
     return events
 
 
-def _replay(machine: PipelineMachine, act: Act) -> list[Event]:
-    for name, span in act.spans.items():
-        if span.end > machine.partition(name).committed:
-            machine.re_read(Side.REPLAY, name, span)  # refuses, before anything is added
-    events: list[Event] = []
-    for name, span in sorted(act.spans.items()):
-        events += machine.re_read(Side.REPLAY, name, span)[1]
-    return events
+def _re_read(machine: PipelineMachine, act: Act, side: Side) -> list[Event]:
+    for name, span in act.spans:
+        machine.check_re_read(name, span)
+    return [event for name, span in act.spans for event in machine.re_read(side, name, span)[1]]
 
 
 def _each_batch(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:

@@ -95,16 +95,9 @@ class PipelineMachine:
     def re_read(self, side: Side, source: str, span: Range) -> tuple[Partition, list[Event]]:
         """Add a side partition that reads a stretch of a source partition once more.
 
-        :raises LedgerStateError: if the stretch reaches beyond the checkpoint, where batches own it already
+        :raises LedgerStateError: see :meth:`check_re_read`
         """
-        origin = self.partition(source)
-        if span.end > origin.committed:
-            raise LedgerStateError(
-                f"{span} of partition {source!r} reaches beyond the checkpoint, {origin.committed}: what lies there is "
-                "still to be delivered.",
-                position=origin.committed,
-                hint="End the range at the checkpoint.",
-            )
+        self.check_re_read(source, span)
         self.generation += 1
         made = Partition(
             f"{side}:{self.generation}:{source}",
@@ -116,6 +109,22 @@ class PipelineMachine:
         self.partitions[made.id] = made
         detail = {"range": [span.start, span.end], "source": source}
         return made, [Event("side_partition_started", made.id, made.generation, None, detail)]
+
+    def check_re_read(self, source: str, span: Range) -> None:
+        """Make sure that a stretch may be read once more.
+
+        :raises LedgerStateError: if it reaches beyond the checkpoint, where batches own it already
+        """
+        origin = self.partition(source)
+        if origin.limit is not None:
+            raise LedgerStateError(f"{source!r} is a side partition.", hint="Name the source partition itself.")
+        if span.end > origin.committed:
+            raise LedgerStateError(
+                f"{span} of partition {source!r} reaches beyond the checkpoint, {origin.committed}: what lies there is "
+                "still to be delivered.",
+                position=origin.committed,
+                hint="End the range at the checkpoint.",
+            )
 
     def _change(self, phase: Phase, reason: str, *, force: bool = False) -> list[Event]:
         before = self._phase

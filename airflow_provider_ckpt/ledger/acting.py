@@ -100,7 +100,7 @@ def _state(work: Work, act: Act) -> dict[str, Any]:
     for key in act.batches:
         batch = partitions[key.partition].batches.get(key.seq) if key.partition in partitions else None
         batches[str(key)] = None if batch is None else batch.state.value
-    touched = {*act.positions, *act.spans} & set(partitions)
+    touched = {*act.positions, *(name for name, _ in act.spans)} & set(partitions)
     return {
         "phase": work.machine.phase.value,
         "batches": batches,

@@ -15,6 +15,7 @@ from airflow_provider_ckpt.core.errors import LeaseBusyError
 from airflow_provider_ckpt.core.lease import TAKEOVERS, nobody_is_dead
 from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.ledger import acting, bulk, migrate, planning, reads, reconciling, settling, tables, trail
+from airflow_provider_ckpt.ledger import audit as audits
 from airflow_provider_ckpt.ledger import engine as engines
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger import receipts as ranges
@@ -271,6 +272,14 @@ class Ledger:
             leases.release(connection, lease)
             return result
 
+    def act_under(self, lease: Lease, act: Act, *, who: str, why: str | None = None) -> ActResult:
+        """Carry out a person's act under a lease that has fenced the sink and reconciled.
+
+        :raises LedgerStateError: if the act does not fit; nothing is changed then
+        """
+        with self._command(lease) as work:
+            return acting.apply(work, act, who=who, why=why)
+
     def apply_intents(self, lease: Lease, *, now: datetime, behind_fence: bool = False) -> list[ActResult]:
         """Apply what people stored while the lease was held.
 
@@ -278,6 +287,60 @@ class Ledger:
         """
         with self._command(lease, now) as work:
             return acting.apply_waiting(work, behind_fence=behind_fence)
+
+    def break_lease(self, pipeline: str, *, who: str, why: str) -> Lease:
+        """Take the lease from whoever holds it and give it back free: the holder is refused from then on.
+
+        What it left in flight waits for the next run, which fences and reconciles.
+
+        :returns: the lease under the epoch that broke it
+        """
+        with self._writing() as connection:
+            reads.known(connection, pipeline)
+            lease, held, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, nobody_is_dead, force=True)
+            leases.release(connection, lease)
+            detail = {"before": {"owner": held.owner, "epoch": held.epoch}, "reason": why}
+            moment = leases.now(connection)
+            bulk.insert(connection, tables.event, [trail.row(lease, moment, "lease_broken", detail)])
+        return lease
+
+    def adopt(self, lease: Lease, ledger_id: str, *, who: str, why: str) -> None:
+        """Go on under another ledger's receipts in the sink: from now on they are this pipeline's own.
+
+        :param ledger_id: the id under which the sink holds them
+        """
+        with self._command(lease, touch=()) as work:
+            c = tables.pipeline.c
+            here = c.name == lease.pipeline
+            before = work.connection.execute(sa.select(c.adopted).where(here)).scalar_one()
+            work.connection.execute(tables.pipeline.update().where(here).values(adopted=ledger_id))
+            detail = {"before": before or self.id, "after": ledger_id, "reason": why}
+            row = trail.row(work.lease, work.now, "adopted", detail) | {"who": who}
+            bulk.insert(work.connection, tables.event, [row])
+
+    def sink_id(self, pipeline: str) -> str:
+        """The id under which the sink keeps this pipeline's receipts: the ledger's own, or one that was adopted."""
+        with self._reading() as connection:
+            c = tables.pipeline.c
+            return connection.execute(sa.select(c.adopted).where(c.name == pipeline)).scalar_one_or_none() or self.id
+
+    def forget(self, pipeline: str, *, who: str, why: str, is_dead: Callable[[str], bool] = nobody_is_dead) -> None:
+        """Delete all that the ledger knows of a pipeline, but for its audit trail; the sink is left as it is.
+
+        The lease row stays as well, so that epochs go on growing if the name is used again.
+
+        :raises LeaseBusyError: while a run holds the lease
+        """
+        with self._writing() as connection:
+            reads.known(connection, pipeline)
+            lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)
+            for table in tables.metadata.sorted_tables:
+                if "pipeline" in table.c and table not in (tables.event, tables.lease):
+                    connection.execute(table.delete().where(table.c.pipeline == pipeline))
+            connection.execute(tables.pipeline.delete().where(tables.pipeline.c.name == pipeline))
+            leases.release(connection, lease)
+            moment = leases.now(connection)
+            bulk.insert(connection, tables.event, [trail.row(lease, moment, "forgotten", {"reason": why})])
 
     def intents(self, pipeline: str) -> list[Intent]:
         """What people stored and nobody has applied yet, oldest first."""
@@ -308,6 +371,15 @@ class Ledger:
         with self._reading() as connection:
             reads.known(connection, pipeline)
             return reads.events(connection, pipeline, limit)
+
+    def audit(self, pipeline: str, *, quick: bool = False) -> dict[str, Any]:
+        """Check every named invariant and account for every position; JSON-ready, see ``audit.py``.
+
+        :param quick: leave out what only the whole history can show
+        :raises ConfigError: if the ledger does not know the pipeline
+        """
+        with self._reading() as connection:
+            return audits.audit(connection, pipeline, quick=quick)
 
     def pipelines(self) -> list[str]:
         """The names of all pipelines."""

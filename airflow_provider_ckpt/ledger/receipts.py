@@ -31,6 +31,21 @@ def load(connection: Connection, pipeline: str) -> list[RangeReceipt]:
     return [_from(row) for row in rows.mappings()]
 
 
+def of_partition(
+    connection: Connection, pipeline: str, partition: str, generation: int, *, last_at: int | None = None
+) -> list[RangeReceipt]:
+    """The range receipts of one partition and generation, in order.
+
+    :param last_at: only the one that begins nearest before this position, and what comes after it
+    """
+    here = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
+    query = sa.select(tables.receipt).where(here).order_by(_R.range_start)
+    if last_at is not None:
+        nearest = sa.select(sa.func.max(_R.range_start)).where(here, _R.range_start < last_at).scalar_subquery()
+        query = query.where(_R.range_start >= sa.func.coalesce(nearest, last_at))
+    return [_from(row) for row in connection.execute(query).mappings()]
+
+
 def write(connection: Connection, pipeline: str, batches: Sequence[Batch]) -> None:
     """Merge resolved batches into the range receipts of their partition and generation."""
     if not batches:

@@ -22,9 +22,10 @@ log = logging.getLogger(__name__)
 _LEASE_PAUSE = 0.5
 
 
-def acquire(setup: Setup) -> Run:
-    """Take the lease, fence the sink, reconcile with its receipts.
+def acquire(setup: Setup, *, force: bool = False) -> Run:
+    """Take the lease, fence the sink, reconcile with its receipts, and carry out what people asked for meanwhile.
 
+    :param force: take the lease from whoever holds it (a person's force stop)
     :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` or its wait says so
     :raises ConfigError: if the sink holds another ledger's receipts for the pipeline
     :raises SourceError: if the source cannot be reached or is not the one the ledger knows
@@ -33,7 +34,7 @@ def acquire(setup: Setup) -> Run:
     try:
         opened = Opened(setup)
         try:
-            lease = _admitted(setup, opened)
+            lease = _admitted(setup, opened, force=force)
         except BaseException:
             opened.close()
             raise
@@ -67,18 +68,18 @@ def attach(setup: Setup, epoch: int) -> Run:
     return run
 
 
-def _admitted(setup: Setup, opened: Opened) -> Lease:
+def _admitted(setup: Setup, opened: Opened, *, force: bool) -> Lease:
     """Check source and sink, refuse another ledger's target, and take the lease above the sink's fence."""
     opened.check()
     claims = opened.sink.claims()
-    strangers = sorted(claims.ledgers - {setup.ledger.id})
+    strangers = sorted(claims.ledgers - {setup.sink_id})
     if strangers:
         raise ConfigError(
             f"the sink holds receipts of another ledger ({', '.join(strangers)}) for this pipeline; "
             f"this ledger is {setup.ledger.id}",
-            hint="Use that ledger, or give this pipeline another name or target.",
+            hint="Use that ledger, or `airflow ckpt adopt` its receipts, or give this pipeline another name or target.",
         )
-    return _lease(setup, claims.epoch)
+    return _lease(setup, claims.epoch, force=force)
 
 
 def _begin(run: Run) -> None:
@@ -89,9 +90,10 @@ def _begin(run: Run) -> None:
     _start(run)
     run.mark_checkpoints()
     run.reconcile()
+    run.apply_intents(behind_fence=True)
 
 
-def _lease(setup: Setup, sink_epoch: int) -> Lease:
+def _lease(setup: Setup, sink_epoch: int, *, force: bool) -> Lease:
     """Wait for the lease, or fail, as the pipeline says."""
     terms = setup.pipeline.lease
     deadline = time.monotonic() + terms.wait.total_seconds()
@@ -99,7 +101,7 @@ def _lease(setup: Setup, sink_epoch: int) -> Lease:
     while True:
         try:
             return setup.ledger.acquire(
-                setup.pipeline.name, setup.owner, terms.ttl, at_least=sink_epoch, is_dead=owners.is_dead
+                setup.pipeline.name, setup.owner, terms.ttl, at_least=sink_epoch, is_dead=owners.is_dead, force=force
             )
         except LeaseBusyError as error:
             if terms.on_busy == "fail" or time.monotonic() > deadline:

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.connectors.protocols import PlanRequest, Todo
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Receipt
 from airflow_provider_ckpt.core.policy import route
+from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.replication.planner import Planner
 from airflow_provider_ckpt.replication.renewal import Renewal
 from airflow_provider_ckpt.replication.setup import Opened, Setup, utcnow
 from airflow_provider_ckpt.replication.summary import RunSummary
@@ -46,6 +47,7 @@ class Run:
         self.bounds: dict[str, int] = {}
         self._more = True
         self._closed = False
+        setup.on_lease(lease)
         self._renewal = Renewal(setup.ledger, lease)
 
     @property
@@ -75,6 +77,20 @@ class Run:
                 len(found.fenced),
             )
 
+    def apply_intents(self, *, behind_fence: bool = False) -> None:
+        """Carry out what people asked for while a run held the lease.
+
+        :param behind_fence: whether this run has fenced the sink and reconciled, and begun nothing since
+        """
+        if not self.ledger.intents(self.pipeline.name):
+            return
+        for result in self.ledger.apply_intents(self.lease, now=utcnow(), behind_fence=behind_fence):
+            if result.applied:
+                log.info("%s: %s was asked for, and is done", self.pipeline.name, result.act.kind.value)
+                self._more = True
+            else:
+                log.warning("%s: %s was asked for: %s", self.pipeline.name, result.act.kind.value, result.refusal)
+
     def receipts(self) -> Iterator[Receipt]:
         """The sink's receipts that the ledger may not have heard of."""
         records = self.ledger.partitions(self.pipeline.name)
@@ -88,22 +104,15 @@ class Run:
         with self.step("plan"):
             records = self.ledger.partitions(self.pipeline.name)
             blocking = [batch for record in records.values() for batch in record.partition.blocking.values()]
+            phases = {record.partition.phase for record in records.values()}
+            if phases - {Phase.RUNNING}:
+                log.info("%s is %s: nothing is planned or sent", self.pipeline.name, ", ".join(sorted(phases)))
+                self._more = False
+                return 0
             budget = self.pipeline.consumer.max_in_flight - sum(batch.records or 1 for batch in blocking)
             planned: list[Batch] = []
             if budget > 0:
-                todo = []
-                for name, record in records.items():
-                    todo += [Todo(name, gap.start, gap.end) for gap in record.partition.gaps()]
-                    todo.append(Todo(name, record.partition.planned_end))
-                found = self.source.plan(
-                    PlanRequest(
-                        todo,
-                        self.pipeline.commit_strategy.records_per_batch,
-                        budget,
-                        self.ledger.files(self.pipeline.name),
-                        {name: record.state for name, record in records.items()},
-                    )
-                )
+                found = Planner(self.pipeline, self.source).plan(records, self.ledger.files(self.pipeline.name), budget)
                 self._more = found.more
                 self.bounds.update(found.bounds)
                 planned = self.ledger.plan(self.lease, found)

@@ -13,6 +13,7 @@ from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.ledger.ledger import Ledger
+    from airflow_provider_ckpt.ledger.records import Lease
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,19 @@ class Setup:
 
     :param connections: gives the connection of an id, or raises :class:`ConfigError`
     :param owner: the lease's owner (see ``owner.py``)
+    :param on_lease: told of each lease as soon as it is held, for whoever must let go of it when the run is killed
     """
 
     pipeline: Pipeline
     ledger: Ledger
     connections: Callable[[str], Connection]
     owner: str
+    on_lease: Callable[[Lease], None] = lambda _: None
+
+    @property
+    def sink_id(self) -> str:
+        """The ledger id that is part of every key in the sink."""
+        return self.ledger.sink_id(self.pipeline.name)
 
     def connection(self, name: str | None) -> Connection | None:
         """The connection of an id, None for None."""
@@ -40,7 +48,7 @@ class Opened:
         pipeline = setup.pipeline
         self.source = registry.open_source(pipeline, setup.connection(pipeline.source.connection))
         self.sink = registry.open_sink(
-            pipeline, setup.connection(pipeline.sink.connection), SinkContext(setup.ledger.id, pipeline.name)
+            pipeline, setup.connection(pipeline.sink.connection), SinkContext(setup.sink_id, pipeline.name)
         )
 
     def check(self) -> None:

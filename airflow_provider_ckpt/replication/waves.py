@@ -13,6 +13,7 @@ from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import CkptError, EngineError, ErrorInfo
 from airflow_provider_ckpt.core.policy import Retry
+from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave, pack
 from airflow_provider_ckpt.replication.engine import Engine, WaveLostError
 from airflow_provider_ckpt.replication.setup import utcnow
@@ -67,6 +68,7 @@ class Waves:
         deadline = time.monotonic() + self._pipeline.run.time_budget.total_seconds()
         while time.monotonic() < deadline:
             self._run.check()
+            self._run.apply_intents()
             if self._plan_on and self._run.more:
                 self._run.plan()
             candidates = self._candidates()
@@ -84,6 +86,8 @@ class Waves:
         """Planned batches that this run may begin, oldest first; a pinned partition's end at one that it may not."""
         found = []
         for record in self._run.ledger.partitions(self._pipeline.name).values():
+            if record.partition.phase is not Phase.RUNNING:
+                break
             for _, batch in sorted(record.partition.blocking.items()):
                 if batch.state is BatchState.PLANNED and batch.key not in self._left:
                     found.append(batch)
@@ -134,7 +138,7 @@ class Waves:
         self._engine.start(
             Job(
                 pipeline.document(),
-                SinkContext(setup.ledger.id, pipeline.name, self._run.epoch),
+                SinkContext(setup.sink_id, pipeline.name, self._run.epoch),
                 shape,
                 {name: setup.connections(name) for name in names if name},
             )

@@ -60,8 +60,8 @@ class FilesReader:
         for segment in task.detail["segments"]:
             if segment["start"] <= position - segment["base"] < segment["end"]:
                 byte = str(position - segment["base"])
-                return {"source-file": segment["path"], "source-partition": task.key.partition, "source-position": byte}
-        return {"source-partition": task.key.partition, "source-position": str(position)}
+                return {"source-file": segment["path"], "source-partition": task.key.source, "source-position": byte}
+        return {"source-partition": task.key.source, "source-position": str(position)}
 
     def close(self) -> None:
         """Nothing is held open between batches."""

@@ -1,0 +1,202 @@
+"""What people do to a pipeline, on real PostgreSQL and Spark: phases, rewind, replay, skip, adoption."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import copyfile
+
+import pytest
+
+from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.batch import BatchKey, Counts
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError, StaleEpochError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.ledger import migrate
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.replication.acquire import acquire
+from airflow_provider_ckpt.replication.people import adopt, carry_out, position_of_batch
+from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from tests.services.postgres import PostgresServer
+from tests.services.replication import Replication, make_ledger
+from tests.services.tables import add_rows, scalar
+
+PARTITION = "public.orders"
+
+
+def act(orders: Replication, kind: ActKind, *batches: BatchKey) -> None:
+    """A person's act while nobody holds the lease."""
+    assert orders.ledger.act("orders", Act(kind, batches), who="ann", why="test").applied
+
+
+def copies(orders: Replication) -> dict[int, int]:
+    """How many ids are in the target how many times."""
+    counted = "SELECT n, count(*) FROM (SELECT count(*) n FROM target GROUP BY id) s GROUP BY n"
+    found = scalar(orders.dsn, f"SELECT json_object_agg(n, count) FROM ({counted}) t(n, count)")
+    return {int(times): ids for times, ids in found.items()}
+
+
+def clean(orders: Replication) -> bool:
+    """Whether every invariant holds."""
+    found = orders.ledger.audit("orders")
+    assert found["violations"] == []
+    return bool(found["ok"])
+
+
+def test_a_drained_pipeline_runs_and_does_nothing_until_it_is_resumed(orders: Replication) -> None:
+    orders.run()
+    add_rows(orders.dsn, "orders", 1001, 1101)
+    act(orders, ActKind.DRAIN)
+
+    assert orders.run().records == Counts()
+    act(orders, ActKind.STOP)
+    assert orders.run().spark_started is False
+    act(orders, ActKind.RESUME)
+
+    assert orders.run().records == Counts(100, 100, 0, 0)
+    assert clean(orders)
+
+
+def test_a_rewind_begins_a_new_generation_and_reads_again_from_there(orders: Replication) -> None:
+    orders.run()
+
+    result = carry_out(orders.setup(), Act(ActKind.REWIND, positions={PARTITION: 801}), who="ann", why="bad load")
+    again = orders.run()
+
+    assert result.before["checkpoint"] == {PARTITION: [1, 1001]}
+    assert result.after["checkpoint"] == {PARTITION: [2, 801]}
+    assert again.records == Counts(200, 200, 0, 0)
+    assert copies(orders) == {1: 800, 2: 200}
+    assert clean(orders)
+
+
+def test_a_rewind_ahead_of_the_checkpoint_is_refused_and_changes_nothing(orders: Replication) -> None:
+    orders.run()
+
+    with pytest.raises(LedgerStateError, match="cannot rewind"):
+        carry_out(orders.setup(), Act(ActKind.REWIND, positions={PARTITION: 2000}), who="ann", why="typo")
+
+    assert orders.run().records == Counts()
+    assert clean(orders)
+
+
+def test_a_batch_of_the_past_is_found_by_its_receipt(orders: Replication) -> None:
+    orders.run()
+
+    assert position_of_batch(orders.setup(), BatchKey(1, PARTITION, 3)) == {PARTITION: 301}
+    with pytest.raises(ConfigError, match="no receipt"):
+        position_of_batch(orders.setup(), BatchKey(1, PARTITION, 99))
+
+
+def test_a_replayed_range_is_read_once_more_and_the_checkpoint_stays(orders: Replication) -> None:
+    orders.run()
+
+    orders.ledger.act("orders", Act(ActKind.REPLAY, spans=((PARTITION, Range(101, 301)),)), who="ann", why="lost index")
+    again = orders.run()
+
+    assert again.records == Counts(200, 200, 0, 0)
+    assert copies(orders) == {1: 800, 2: 200}
+    assert orders.ledger.partitions("orders")[PARTITION].partition.committed == 1001
+    assert orders.run().records == Counts()
+    assert clean(orders)
+
+
+def test_a_range_that_is_still_to_be_delivered_cannot_be_replayed(orders: Replication) -> None:
+    orders.run()
+
+    with pytest.raises(LedgerStateError, match="beyond the checkpoint"):
+        orders.ledger.act("orders", Act(ActKind.REPLAY, spans=((PARTITION, Range(901, 1100)),)), who="ann")
+
+
+def test_what_is_asked_for_during_a_run_is_done_between_its_waves(orders: Replication) -> None:
+    with acquire(orders.setup()) as run:
+        run.plan()
+        asked = orders.ledger.act(
+            "orders", Act(ActKind.SKIP, (BatchKey(1, PARTITION, 2),)), who="ann", why="known to be bad"
+        )
+        assert (asked.applied, asked.intent is not None) == (False, True)
+        run.execute(SessionEngine(orders.spark), rounds=True)
+        summary = run.finish()
+
+    assert summary.records == Counts(900, 900, 0, 0)
+    assert orders.ledger.intents("orders") == []
+    assert copies(orders) == {1: 900}
+    assert clean(orders)
+
+
+def test_a_held_batch_blocks_the_checkpoint_until_it_is_released(orders: Replication) -> None:
+    with acquire(orders.setup()) as run:
+        run.plan()
+        run.finish()
+    act(orders, ActKind.HOLD, BatchKey(1, PARTITION, 0))
+
+    held = orders.run()
+    assert "hold" in held.route
+    assert orders.ledger.partitions("orders")[PARTITION].partition.committed == -(2**31)
+    act(orders, ActKind.RELEASE)
+
+    orders.run()
+    assert copies(orders) == {1: 1000}
+    assert clean(orders)
+
+
+def test_a_force_stop_fences_the_run_that_holds_the_lease(orders: Replication) -> None:
+    with acquire(orders.setup()) as run:
+        run.plan()
+        carry_out(orders.setup(), Act(ActKind.FORCE_STOP), who="ann", why="runaway")
+        with pytest.raises(StaleEpochError):
+            run.execute(SessionEngine(orders.spark), rounds=True)
+
+    assert orders.run().records == Counts()
+    act(orders, ActKind.RESUME)
+    orders.run()
+    assert copies(orders) == {1: 1000}
+    assert clean(orders)
+
+
+def test_a_new_ledger_adopts_the_receipts_of_a_lost_one(orders: Replication, postgres_server: PostgresServer) -> None:
+    orders.run()
+    add_rows(orders.dsn, "orders", 1001, 1101)
+    with make_ledger(postgres_server.new_database()) as ledger:
+        heir = Replication(orders.spark, ledger, orders.dsn, orders.document)
+        with pytest.raises(ConfigError, match="adopt"):
+            heir.run()
+
+        adopt(heir.setup(), orders.ledger.id, who="ann", why="the old server burnt down")
+        summary = heir.run()
+
+        assert copies(heir) == {1: 1100}
+        assert summary.records.delivered >= 100
+        assert clean(heir)
+
+
+def test_a_forgotten_pipeline_learns_from_the_sink_what_it_had_delivered(orders: Replication) -> None:
+    orders.run()
+
+    orders.ledger.forget("orders", who="ann", why="a fresh start")
+    orders.run()
+
+    assert copies(orders) == {1: 1000}
+    assert clean(orders)
+
+
+def test_a_ledger_restored_from_an_old_backup_heals_itself_and_says_so(orders: Replication, tmp_path: Path) -> None:
+    file, backup = tmp_path / "ckpt.db", tmp_path / "backup.db"
+    migrate.upgrade(f"sqlite:///{file}", create=True)
+    with Ledger.open(f"sqlite:///{file}") as ledger:
+        Replication(orders.spark, ledger, orders.dsn, orders.document).run()
+    copyfile(file, backup)
+    add_rows(orders.dsn, "orders", 1001, 1301)
+    with Ledger.open(f"sqlite:///{file}") as ledger:
+        Replication(orders.spark, ledger, orders.dsn, orders.document).run()
+    copyfile(backup, file)
+    add_rows(orders.dsn, "orders", 1301, 1401)
+
+    with Ledger.open(f"sqlite:///{file}") as ledger:
+        healed = Replication(orders.spark, ledger, orders.dsn, orders.document)
+        summary = healed.run()
+
+        assert copies(healed) == {1: 1400}
+        assert summary.epoch == 3
+        imported = [event["seq"] for event in ledger.events("orders") if event["kind"] == "receipt_imported"]
+        assert imported == [10, 11, 12]
+        assert clean(healed)
