@@ -21,6 +21,7 @@ def delivered(seq: int) -> Receipt:
 
 orders.ack(delivered(2))
 orders.ack(delivered(1))
-assert orders.committed == 0 and sorted(orders.pending_acks) == [1, 2]
+assert orders.committed == 0
+assert sorted(orders.pending_acks) == [1, 2]
 orders.ack(delivered(0))
 assert orders.committed == 30
