@@ -62,6 +62,13 @@ class Run:
         """
         self._renewal.check()
 
+    def confirm(self) -> None:
+        """Ask the ledger whether the lease is still ours; it is not after a force stop.
+
+        :raises StaleEpochError: naming both epochs
+        """
+        self.ledger.renew(self.lease)
+
     def reconcile(self) -> None:
         """Settle what has a receipt; behind the fence, attempts of older epochs that have none go back to planned."""
         with self.step("reconcile"):

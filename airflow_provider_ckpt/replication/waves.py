@@ -87,7 +87,8 @@ class Waves:
         found = []
         for record in self._run.ledger.partitions(self._pipeline.name).values():
             if record.partition.phase is not Phase.RUNNING:
-                break
+                self._run.confirm()
+                return []
             for _, batch in sorted(record.partition.blocking.items()):
                 if batch.state is BatchState.PLANNED and batch.key not in self._left:
                     found.append(batch)

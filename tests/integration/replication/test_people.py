@@ -131,7 +131,7 @@ def test_a_held_batch_blocks_the_checkpoint_until_it_is_released(orders: Replica
 
     held = orders.run()
     assert "hold" in held.route
-    assert orders.ledger.partitions("orders")[PARTITION].partition.committed == -(2**31)
+    assert orders.ledger.partitions("orders")[PARTITION].partition.committed == -(2**63)
     act(orders, ActKind.RELEASE)
 
     orders.run()
