@@ -167,6 +167,9 @@ class Source(Protocol):
     def plan(self, request: PlanRequest) -> Plan:
         """Cut what is new (or a gap) into batches; no batch may end beyond a closed bound."""
 
+    def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:
+        """How many records each range shows now, or None where a range that was read can never show more."""
+
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
         """The same tasks with ``detail`` filled in for the reader; fails if a recorded file changed or is gone."""
 

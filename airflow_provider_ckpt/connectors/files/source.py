@@ -100,6 +100,10 @@ class FilesSource:
                 planned += piece.records
         return Plan(batches, new, bounds)
 
+    def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:  # noqa: ARG002
+        """None: a recorded file that changes is refused, so nothing can turn up in it."""
+        return None
+
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
         """Give each task the files and byte spans that its range lies in; a file that changed or is gone is an error.
 

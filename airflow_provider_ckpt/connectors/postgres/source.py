@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.bound import Candidate, candidate, close
-from airflow_provider_ckpt.connectors.postgres.column_types import LEAST, SPARK_TYPES, CursorKind
+from airflow_provider_ckpt.connectors.postgres.column_types import LEAST, SPARK_TYPES, CursorKind, value_sql
 from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
 from airflow_provider_ckpt.connectors.postgres.cut import Cutter
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
@@ -25,6 +25,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourcePartition,
 )
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
@@ -124,6 +125,16 @@ class PostgresSource:
                 left -= cut.records
                 more = more or cut.more
             return replace(plan, batches=batches, more=more)
+
+    def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:  # noqa: ARG002
+        """Rows that are visible now; a timestamp that an application sets can bring one into a range that was read."""
+        with self._session() as fetch:
+            table = self._table(fetch)
+            kind = CursorKind(table.by_name[self._cursor].base_type)
+            cursor = quote(self._cursor)
+            bounds = [(value_sql(kind, span.start), value_sql(kind, span.end)) for span in ranges]
+            counted = f"SELECT count(*) FROM {table.sql} WHERE {cursor} >= "
+            return [fetch(f"{counted}{start} AND {cursor} < {end}", [])[0][0] for start, end in bounds]
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
         """The same tasks, each naming the table by its oid, so that a reader refuses a recreated one."""

@@ -194,6 +194,16 @@ class SourceConformance(ABC):
             assert positions == sorted(positions)
             assert all(batch.range.start <= position < batch.range.end for position in positions)
 
+    def test_it_counts_what_reading_gives_or_says_that_no_more_can_turn_up(
+        self, harness: SourceHarness, ledger: Ledger
+    ) -> None:
+        harness.add(100)
+        ledger.plan(30)
+
+        counted = ledger.source.count(ledger.partition, [batch.range for batch in ledger.planned])
+
+        assert counted is None or list(counted) == [30, 30, 30, 10]
+
     def test_reading_again_gives_the_same(self, harness: SourceHarness, ledger: Ledger) -> None:
         harness.add(20)
         ledger.plan(6)
