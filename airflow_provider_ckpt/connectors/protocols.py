@@ -167,6 +167,9 @@ class Source(Protocol):
     def plan(self, request: PlanRequest) -> Plan:
         """Cut what is new (or a gap) into batches; no batch may end beyond a closed bound."""
 
+    def late(self) -> bool:
+        """Whether records may still turn up in a range that was read, though its bound was closed."""
+
     def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:
         """How many records each range shows now, or None where a range that was read can never show more."""
 

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark.delivery import Gathered, Lane, outcome_row
+from airflow_provider_ckpt.spark.delivery import Gathered, Lane, outcome_rows
 from airflow_provider_ckpt.spark.reading import lanes_of, unexpected
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def copy_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.Reco
         started = time.monotonic()
         lane = Lane(job, transformed=False)
         ahead = _Ahead(job, tasks, schema.empty_table())
+        outcomes = []
         try:
             for index, task in enumerate(tasks):
                 late = index > 0 and time.monotonic() - started > wave.seconds
@@ -40,10 +41,11 @@ def copy_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.Reco
                     gathered = Gathered(schema.empty_table(), read=c.NOT_ATTEMPTED)
                 else:
                     gathered = ahead.take(index)
-                yield outcome_row(lane.deliver(task, gathered))
+                outcomes.append(lane.deliver(task, gathered))
         finally:
             ahead.close()
             lane.close()
+        yield outcome_rows(outcomes)  # once a lane: nobody sees them before the wave ends, and each yield costs the JVM
 
 
 class _Ahead:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -136,7 +136,7 @@ def deliver_lane(job: Job, wave: Wave, batches: Iterator[pa.RecordBatch]) -> Ite
                 gathering.add(piece)
                 if piece.ends:
                     task = wave.lanes[piece.lane][piece.index]
-                    yield outcome_row(lane.deliver(task, gathering.take(lane.reader, task, raw=job.shape.raw)))
+                    yield outcome_rows([lane.deliver(task, gathering.take(lane.reader, task, raw=job.shape.raw))])
     finally:
         for lane in lanes.values():
             lane.close()
@@ -236,8 +236,9 @@ def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
     return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)
 
 
-def outcome_row(outcome: Outcome) -> pa.RecordBatch:
-    """An outcome as the one row that a batch gives back."""
+def outcome_rows(outcomes: Sequence[Outcome]) -> pa.RecordBatch:
+    """Outcomes as the rows that their batches give back, one each."""
     import pyarrow as pa
 
-    return pa.RecordBatch.from_pydict({c.OUTCOME: [json.dumps(outcome.to_json())]})
+    rows = [json.dumps(outcome.to_json()) for outcome in outcomes]
+    return pa.RecordBatch.from_arrays([pa.array(rows, pa.string())], [c.OUTCOME])

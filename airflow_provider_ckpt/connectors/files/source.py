@@ -100,6 +100,10 @@ class FilesSource:
                 planned += piece.records
         return Plan(batches, new, bounds)
 
+    def late(self) -> bool:
+        """A file that changes is refused, and a new one comes last."""
+        return False
+
     def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:  # noqa: ARG002
         """None: a recorded file that changes is refused, so nothing can turn up in it."""
         return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.protocols import Connection
@@ -141,14 +143,48 @@ def open_adbc(connection: Connection, application: str, kind: ErrorType, setting
     """An ADBC connection in autocommit mode, for a lane; transactions are begun by statements.
 
     :param kind: ``Source`` or ``Sink``: whose error it is when that fails
+    :param settings: further session settings
     """
-    from adbc_driver_manager import Error
+    from adbc_driver_manager import AdbcConnection, Error
     from adbc_driver_postgresql import dbapi
 
     try:
-        return dbapi.connect(conninfo(connection, application, settings), autocommit=True)
+        with _OPENING:
+            database = _database(conninfo(connection, "ckpt"))
+        opened = dbapi.Connection(_Kept(), AdbcConnection(database), autocommit=True)
     except Error as error:
         raise raised(connect_error(error, connection, kind)) from error
+    try:
+        with opened.cursor() as cursor:
+            for name, value in {"application_name": application[:63], **(settings or {})}.items():
+                cursor.execute("SELECT set_config($1, $2, false)", [name, value]).fetchall()
+    except Error as error:
+        opened.close()
+        raise raised(connect_error(error, connection, kind)) from error
+    return opened
+
+
+_OPENING = Lock()
+"""Held while a database is opened, so that a lane's reader and writer wait for one instead of each opening its own."""
+
+
+@cache
+def _database(conninfo: str) -> Any:
+    """The driver's idea of a database, kept by the process.
+
+    To open one, the driver reads every type of the catalog, which costs ten times what a connection costs. A type made
+    since then does no harm: columns of such types are read as text, and are written by their own binary form.
+    """
+    import adbc_driver_postgresql
+
+    return adbc_driver_postgresql.connect(conninfo)
+
+
+class _Kept:
+    """Stands for the database in a connection, which would close it along with itself."""
+
+    def close(self) -> None:
+        """Leave it open."""
 
 
 def connect_error(error: Exception, connection: Connection, kind: ErrorType) -> ErrorInfo:

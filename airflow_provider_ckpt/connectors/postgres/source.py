@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.bound import Candidate, candidate, close
-from airflow_provider_ckpt.connectors.postgres.column_types import LEAST, SPARK_TYPES, CursorKind, value_sql
+from airflow_provider_ckpt.connectors.postgres.column_types import INTEGERS, LEAST, SPARK_TYPES, CursorKind, value_sql
 from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
 from airflow_provider_ckpt.connectors.postgres.cut import Cutter
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
@@ -125,6 +125,11 @@ class PostgresSource:
                 left -= cut.records
                 more = more or cut.more
             return replace(plan, batches=batches, more=more)
+
+    def late(self) -> bool:
+        """Times are set by the clocks of applications; numbers come from a sequence, which the closed bound covers."""
+        with self._session() as fetch:
+            return CursorKind(self._table(fetch).by_name[self._cursor].base_type) not in INTEGERS
 
     def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:  # noqa: ARG002
         """Rows that are visible now; a timestamp that an application sets can bring one into a range that was read."""
