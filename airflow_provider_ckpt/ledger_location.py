@@ -92,9 +92,7 @@ def resolve_connection(connection_id: str) -> Connection:
 
     :raises ConfigError: if it is not defined
     """
-    found = _look_up(connection_id)
-    if found is None:
-        raise _undefined(connection_id)
+    found = airflow_connection(connection_id)
     return Connection(
         id=connection_id,
         type=found.conn_type or "",
@@ -105,6 +103,17 @@ def resolve_connection(connection_id: str) -> Connection:
         schema=found.schema or None,
         extra=found.extra_dejson,
     )
+
+
+def airflow_connection(connection_id: str) -> AirflowConnection:
+    """An Airflow connection as Airflow has it, for another provider's hook.
+
+    :raises ConfigError: if it is not defined
+    """
+    found = _look_up(connection_id)
+    if found is None:
+        raise _undefined(connection_id)
+    return found
 
 
 def ledger_url(connection: AirflowConnection) -> str:

@@ -85,6 +85,7 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.hooks.ckpt"]}],
+        "triggers": [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.triggers.next_round"]}],
         "connection-types": [_CONNECTION],
         "cli": [f"{_PACKAGE}.cli.definition.get_ckpt_commands"],
         "db-managers": [f"{_PACKAGE}.db_manager.CkptDBManager"],

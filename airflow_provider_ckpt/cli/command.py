@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TextIO
 
 import structlog
 
-from airflow_provider_ckpt.cli.output import write_json
+from airflow_provider_ckpt.cli.output import write_json, write_yaml
 from airflow_provider_ckpt.core.errors import CkptError
 
 _PACKAGE = "airflow_provider_ckpt"
@@ -46,10 +46,18 @@ class FailedError(Exception):
         self.result = result
 
 
+class _ToStderr(logging.Handler):
+    """Writes to what standard error is at that moment: while a progress bar is shown, it has itself put there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        sys.stderr.write(self.format(record) + "\n")
+
+
 def command(table: Table) -> Callable[[Callable[[Namespace], Any]], Callable[[Namespace], None]]:
     """Make a function that returns a JSON-ready result into a command.
 
-    :param table: writes the result when ``-o json`` is not given
+    :param table: writes the result unless ``-o json`` or ``-o yaml`` asks for a document
     """
 
     def frame(function: Callable[[Namespace], Any]) -> Callable[[Namespace], None]:
@@ -57,7 +65,7 @@ def command(table: Table) -> Callable[[Callable[[Namespace], Any]], Callable[[Na
         def run(args: Namespace) -> None:
             with _standard_output() as out, _signals():
                 _log_to_stderr(verbose=args.verbose)
-                write = write_json if args.output == "json" else table
+                write = {"json": write_json, "yaml": write_yaml}.get(args.output, table)
                 try:
                     write(function(args), out)
                 except FailedError as failed:
@@ -118,7 +126,7 @@ def _signals() -> Iterator[None]:
 
 def _log_to_stderr(*, verbose: bool) -> None:
     """Our own progress in plain lines; of everything else warnings, or with -v all."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _ToStderr()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     ours = logging.getLogger(_PACKAGE)
     ours.handlers[:] = [handler]

@@ -1,4 +1,4 @@
-"""``airflow ckpt db migrate`` and ``airflow ckpt db check``: the ledger's tables, wherever the ledger is."""
+"""``airflow ckpt db migrate``, ``check`` and ``downgrade``: the ledger's tables, wherever the ledger is."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any, TextIO
 
 from airflow_provider_ckpt.cli.command import FailedError, command
 from airflow_provider_ckpt.cli.output import write_table
+from airflow_provider_ckpt.cli.person import confirm
+from airflow_provider_ckpt.core.errors import ConfigError
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
@@ -44,3 +46,63 @@ def check(args: Namespace) -> dict[str, Any]:
             f"the ledger is at revision {current or 'none'}, not {head}. Run: airflow ckpt db migrate", result
         )
     return result
+
+
+@command(_table)
+def downgrade(args: Namespace) -> dict[str, Any]:
+    """Take the ledger back to an older revision, while no run is active."""
+    from airflow_provider_ckpt.ledger import migrate as migrations
+    from airflow_provider_ckpt.ledger_location import locate_ledger
+
+    location = locate_ledger(args.ledger)
+    before = migrations.current(location.url)
+    steps = _steps(before, args.revision)
+    _refuse_while_running(location.url, before)
+    if steps and not args.dry_run:
+        loses = "all of it" if args.revision == "base" else "what only newer revisions can hold"
+        confirm(args, f"Take the ledger in {location.where} back to {args.revision}? It loses {loses}.")
+        migrations.downgrade(location.url, args.revision)
+    return {
+        "ledger": location.where,
+        "from": location.origin,
+        "before": before,
+        "revision": migrations.current(location.url),
+        "undone": steps,
+        "dry_run": args.dry_run,
+    }
+
+
+def _steps(current: str | None, wanted: str) -> list[str]:
+    """The revisions to undo, newest first.
+
+    :raises ConfigError: if the ledger was never at the wanted one
+    """
+    from alembic.script import ScriptDirectory
+
+    from airflow_provider_ckpt.ledger import migrate as migrations
+
+    scripts = ScriptDirectory.from_config(migrations.config())
+    known = [] if current is None else [script.revision for script in scripts.iterate_revisions(current, "base")]
+    if current is None or wanted not in [*known, "base"]:
+        raise ConfigError(
+            f"the ledger is at revision {current or 'none'} and cannot go back to {wanted!r}.",
+            hint=f"It can go back to: {', '.join([*known[1:], 'base']) if known else 'nothing'}.",
+        )
+    return known if wanted == "base" else known[: known.index(wanted)]
+
+
+def _refuse_while_running(url: str, revision: str | None) -> None:
+    """A downgrade takes tables away that a run needs; at another revision than ours none of this version's can run."""
+    from airflow_provider_ckpt.ledger import migrate as migrations
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+
+    if revision != migrations.head():
+        return
+    with Ledger.open(url) as ledger:
+        leases = {name: ledger.status(name)["lease"] for name in ledger.pipelines()}
+    running = sorted(name for name, lease in leases.items() if lease["held"])
+    if running:
+        raise ConfigError(
+            f"a run holds the lease of {', '.join(running)}.",
+            hint="Wait for it to end, or see: airflow ckpt lease PIPELINE --break",
+        )

@@ -1,61 +1,213 @@
-"""The commands and their arguments, as Airflow's parser wants them; a command itself is imported when it is called."""
+"""``airflow ckpt`` and what is below it; a command itself is imported when it is called."""
 
 from __future__ import annotations
 
-from airflow.cli.cli_config import ARG_VERBOSE, ActionCommand, Arg, CLICommand, GroupCommand, lazy_load_command
+from collections.abc import Iterable
+
+from airflow.cli.cli_config import ActionCommand, Arg, CLICommand, GroupCommand, lazy_load_command
+
+from airflow_provider_ckpt.cli import arguments as given
+from airflow_provider_ckpt.cli.arguments import arg
 
 _COMMANDS = "airflow_provider_ckpt.cli"
-_FILE = Arg(("file",), help="the pipeline's YAML file")  # type: ignore[no-untyped-call]
-_PIPELINE = Arg(("pipeline",), help="the pipeline's name")  # type: ignore[no-untyped-call]
-_OUTPUT = Arg(  # type: ignore[no-untyped-call]
-    ("-o", "--output"),
-    help="table, or json: one document on standard output, everything else on standard error (default: table)",
-    choices=("table", "json"),
-    metavar="(table, json)",
-    default="table",
-)
-_LEDGER = Arg(("--ledger",), help="the ledger's connection id (default: ckpt_default)", default="ckpt_default")  # type: ignore[no-untyped-call]
 
 
 def get_ckpt_commands() -> list[CLICommand]:
     """Every ``airflow ckpt`` command; named in the provider's info."""
-    return [
-        GroupCommand(
-            name="ckpt",
-            help="Checkpointed replication: pipelines and the ledger",
-            subcommands=(
-                ActionCommand(
-                    name="run",
-                    help="Replicate whatever is new, once",
-                    description="One run of a pipeline without a DAG: the same code, the same ledger. "
-                    "Exit status 0 if it ended with nothing held, else 1.",
-                    func=lazy_load_command(f"{_COMMANDS}.run.run"),
-                    args=(_FILE, _OUTPUT, _LEDGER, ARG_VERBOSE),
-                ),
-                ActionCommand(
-                    name="status",
-                    help="Say where a pipeline stands",
-                    func=lazy_load_command(f"{_COMMANDS}.status.show"),
-                    args=(_PIPELINE, _OUTPUT, _LEDGER, ARG_VERBOSE),
-                ),
-                GroupCommand(
-                    name="db",
-                    help="Create, upgrade and check the ledger",
-                    subcommands=(
-                        ActionCommand(
-                            name="migrate",
-                            help="Create the ledger, or bring it to this version's revision",
-                            func=lazy_load_command(f"{_COMMANDS}.db.migrate"),
-                            args=(_OUTPUT, _LEDGER, ARG_VERBOSE),
-                        ),
-                        ActionCommand(
-                            name="check",
-                            help="Exit with 0 if the ledger is at this version's revision, else with 1",
-                            func=lazy_load_command(f"{_COMMANDS}.db.check"),
-                            args=(_OUTPUT, _LEDGER, ARG_VERBOSE),
-                        ),
-                    ),
-                ),
+    commands = (*_running(), *_looking(), *_phases(), *_batches(), *_again(), *_keeping())
+    return [GroupCommand("ckpt", "Checkpointed replication: pipelines and the ledger", commands)]
+
+
+def _command(name: str, function: str, text: str, *args: Arg, more: str | None = None) -> ActionCommand:
+    """A command that is imported when it is called.
+
+    :param function: module and function below ``cli``
+    :param more: follows the first line of the command's own help
+    """
+    description = f"{text}. {more}" if more else None
+    return ActionCommand(
+        name, text, lazy_load_command(f"{_COMMANDS}.{function}"), (*args, *given.COMMON), description=description
+    )
+
+
+def _running() -> Iterable[CLICommand]:
+    yield _command(
+        "run",
+        "run.run",
+        "Replicate whatever is new, once",
+        given.FILE,
+        more="One run of a pipeline without a DAG: the same code, the same ledger. "
+        "Exit status 0 if it ended with nothing held, else 1.",
+    )
+
+
+def _looking() -> Iterable[CLICommand]:
+    what = arg("what", nargs="?", metavar="BATCH", help="a batch (partition#seq) or a partition (default: all of it)")
+    quick = arg("--quick", action="store_true", help="leave out what only the whole history can show")
+    yield _command("status", "status.show", "Say where a pipeline stands", given.PIPELINE)
+    yield _command(
+        "inspect",
+        "inspection.inspect",
+        "Show a batch, a partition, or everything that is not resolved",
+        given.PIPELINE,
+        what,
+        more="Of a batch: its state, attempts, receipt and newest error.",
+    )
+    yield _command(
+        "audit",
+        "audit.audit",
+        "Check every invariant and account for every position",
+        given.PIPELINE,
+        quick,
+        more="Exit status 1 if anything does not hold.",
+    )
+
+
+def _phases() -> Iterable[CLICommand]:
+    force = arg("--force", action="store_true", help="abandon what is in flight and fence it; needs --reason")
+    yield _command(
+        "drain",
+        "phases.drain",
+        "Begin nothing more, and let what is in flight end",
+        *(given.PIPELINE, given.WHY, given.DRY_RUN),
+    )
+    yield _command(
+        "stop",
+        "phases.stop",
+        "Drain, and stop as soon as nothing is in flight",
+        *(given.PIPELINE, force, given.WHY, given.DRY_RUN, given.DECLARATION),
+        more="Planned and held batches stay where they are and go on blocking the checkpoint.",
+    )
+    yield _command(
+        "resume",
+        "phases.resume",
+        "Let a draining or stopped pipeline run again",
+        *(given.PIPELINE, given.WHY, given.DRY_RUN),
+    )
+
+
+def _batches() -> Iterable[CLICommand]:
+    some = arg("batch", nargs="*", metavar="BATCH", help="partition#seq, as `airflow ckpt inspect` shows it")
+    every = arg("--all", action="store_true", help="all that are held")
+    yield _command(
+        "hold",
+        "batches.hold",
+        "Put batches aside; they go on blocking the checkpoint",
+        *(given.PIPELINE, given.BATCHES, given.WHY, given.DRY_RUN),
+    )
+    yield _command(
+        "release",
+        "batches.release",
+        "Give held batches their attempts back",
+        *(given.PIPELINE, some, every, given.WHY, given.DRY_RUN),
+    )
+    yield _command(
+        "skip",
+        "batches.skip",
+        "Give batches up: their records are not delivered",
+        *(given.PIPELINE, given.BATCHES, given.MUST_SAY_WHY, given.DRY_RUN),
+        more="A batch that was ever begun is skipped by claiming `void` in the sink, which the next run does; "
+        "if it was delivered after all, its receipt stands.",
+    )
+
+
+def _again() -> Iterable[CLICommand]:
+    yield _command(
+        "rewind",
+        "again.rewind",
+        "Set the checkpoint back, so that what follows is read and delivered again",
+        *(given.PIPELINE, given.PARTITION),
+        arg("--to-position", type=given.position, metavar="N", help="the first position to read again"),
+        arg("--to-time", metavar="TIME", help="back to where the checkpoint stood then (ISO 8601; UTC if no zone)"),
+        arg("--to-batch", metavar="BATCH", help="the batch to read again first, by its receipt in the sink"),
+        *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
+        more="A new generation begins; what was unresolved is superseded. A sink that appends gets the rows twice.",
+    )
+    span = (
+        arg("--from", dest="start", type=given.position, required=True, metavar="N", help="the first position"),
+        arg(
+            "--to",
+            dest="end",
+            type=given.position,
+            required=True,
+            metavar="M",
+            help="where to end: the first position left out",
+        ),
+    )
+    yield GroupCommand(
+        "replay",
+        "Read something once more, beside the stream",
+        (
+            _command(
+                "range",
+                "again.replay_range",
+                "Read a stretch below the checkpoint once more",
+                *(given.PIPELINE, given.PARTITION, *span, given.WHY, given.DRY_RUN),
+                more="The checkpoint stays. A sink that appends gets the rows twice.",
             ),
-        )
-    ]
+        ),
+    )
+    yield _command(
+        "recover",
+        "recovery.recover",
+        "Find what is unaccounted for, and have it read again",
+        *(given.PIPELINE, given.WHY, given.DRY_RUN, given.DECLARATION),
+    )
+    yield _command(
+        "adopt",
+        "recovery.adopt",
+        "Go on under another ledger's receipts in the sink",
+        given.PIPELINE,
+        arg("--ledger-id", required=True, metavar="ID", help="the other ledger, as the refusal of a run names it"),
+        *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
+        more="For a ledger that was lost: give --file where this one has never run the pipeline.",
+    )
+
+
+def _keeping() -> Iterable[CLICommand]:
+    breaking = arg("--break", dest="break_lease", action="store_true", help="take it from its owner; needs --reason")
+    some = arg("pipeline", nargs="?", help="the pipeline's name")
+    every = arg("--all", action="store_true", help="all pipelines")
+    keep = arg("--keep", default="30d", metavar="SPAN", help="how much of the past to keep, such as 30d (default)")
+    yield _command(
+        "lease",
+        "lease.lease",
+        "Say who may run a pipeline, or take that right away",
+        *(given.PIPELINE, breaking, given.WHY, given.DRY_RUN),
+    )
+    yield _command(
+        "gc",
+        "collection.gc",
+        "Delete history that recovery does not need",
+        *(some, every, keep, given.WHY, given.DRY_RUN),
+    )
+    yield GroupCommand(
+        "pipeline",
+        "The pipelines that the ledger knows",
+        (
+            _command("list", "pipelines.list_all", "List them with phase, lease and batches"),
+            _command("show", "pipelines.show", "Show a pipeline's declaration and partitions", given.PIPELINE),
+            _command(
+                "delete",
+                "pipelines.delete",
+                "Forget a pipeline; sink and audit trail stay",
+                *(given.PIPELINE, given.MUST_SAY_WHY, given.YES, given.DRY_RUN),
+            ),
+        ),
+    )
+    yield GroupCommand(
+        "db",
+        "Create, upgrade and check the ledger",
+        (
+            _command("migrate", "db.migrate", "Create the ledger, or bring it to this version's revision"),
+            _command("check", "db.check", "Exit with 0 if the ledger is at this version's revision, else with 1"),
+            _command(
+                "downgrade",
+                "db.downgrade",
+                "Take the ledger back to an older revision",
+                arg("revision", help="such as 0001; base drops the tables and all that they hold"),
+                *(given.YES, given.DRY_RUN),
+                more="For going back to an older version of the package.",
+            ),
+        ),
+    )

@@ -1,4 +1,4 @@
-"""How results are written: JSON that keeps numbers, and tables for people."""
+"""How results are written: JSON and YAML that keep numbers, and tables for people."""
 
 from __future__ import annotations
 
@@ -6,11 +6,42 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+_SHOWN = 100
+"""Rows of a table that a person gets to see; a document holds all of them."""
+
 
 def write_json(result: Any, out: TextIO) -> None:
     """One JSON document and a newline."""
     json.dump(result, out, indent=2)
     out.write("\n")
+
+
+def write_yaml(result: Any, out: TextIO) -> None:
+    """One YAML document, keys in their own order."""
+    import yaml
+
+    # By way of JSON, so that enums and the like are written as the plain texts that they are.
+    yaml.safe_dump(json.loads(json.dumps(result)), out, sort_keys=False, allow_unicode=True, width=120)
+
+
+def write_document(result: Mapping[str, Any], out: TextIO) -> None:
+    """A document whose keys speak for themselves: what is single in one table, and a table for each list of records."""
+    lists = {name: value for name, value in result.items() if _records(value)}
+    write_table([(_words(name), value) for name, value in result.items() if name not in lists], out)
+    for name, records in lists.items():
+        headers = list(dict.fromkeys(key for record in records for key in record))
+        rows = [[record.get(key) for key in headers] for record in records[:_SHOWN]]
+        write_table(rows, out, [_words(header) for header in headers])
+        if len(records) > _SHOWN:
+            out.write(f"{_words(name)}: {len(records) - _SHOWN:,} more; -o json shows all\n")
+
+
+def _records(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[str] = ()) -> None:

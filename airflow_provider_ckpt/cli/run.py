@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from argparse import Namespace
 from typing import Any, TextIO
 
 from airflow_provider_ckpt.cli.command import FailedError, command
 from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.core.policy import Route
-
-log = logging.getLogger(__name__)
 
 
 def _table(summary: dict[str, Any], out: TextIO) -> None:
@@ -36,19 +33,14 @@ def _table(summary: dict[str, Any], out: TextIO) -> None:
 @command(_table)
 def run(args: Namespace) -> dict[str, Any]:
     """Replicate whatever is new, once, and return the run's summary."""
-    from airflow_provider_ckpt.config.load import load, warnings
+    from airflow_provider_ckpt.cli.setup import make, read
     from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
-    from airflow_provider_ckpt.ledger_location import open_ledger, resolve_connection
-    from airflow_provider_ckpt.replication.owner import of_this_process
+    from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.replicate import replicate
-    from airflow_provider_ckpt.replication.setup import Setup
 
-    pipeline = load(args.file)
-    for warning in warnings(pipeline):
-        log.warning("%s: %s", args.file, warning)
+    pipeline = read(args.file)
     with open_ledger(args.ledger) as ledger:
-        setup = Setup(pipeline, ledger, resolve_connection, of_this_process())
-        summary = replicate(setup, SubmitEngine(pipeline))
+        summary = replicate(make(pipeline, ledger), SubmitEngine(pipeline))
     document: dict[str, Any] = summary.to_json()
     if Route.HOLD in summary.route and pipeline.run.fail_on_hold:
         raise FailedError(

@@ -5,22 +5,25 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, TextIO
 
+from airflow_provider_ckpt.cli.acting import waiting
 from airflow_provider_ckpt.cli.command import command
 from airflow_provider_ckpt.cli.output import write_table
+
+_FATES = ("read", "delivered", "filtered", "dead_lettered")
 
 
 def _table(status: dict[str, Any], out: TextIO) -> None:
     lease = status["lease"]
-    totals = _records(status)
+    records = status["records"]
     rows = [
         ("pipeline", status["pipeline"]),
         ("phase", status["phase"]),
         ("generation", str(status["generation"])),
         ("lease", f"{lease['owner']} until {lease['expires']}" if lease["held"] else "free"),
         ("epoch", str(lease["epoch"])),
-        *((f"records {fate}", count) for fate, count in totals.items()),
+        *((f"records {fate.replace('_', ' ')}", records[fate]) for fate in _FATES),
         ("dead letters", status["dead_letters"]),
-        ("batches not resolved", status["batches"]),
+        ("batches beyond the checkpoint", status["batches"]),
     ]
     write_table(rows, out)
     partitions = status["partitions"]
@@ -36,19 +39,15 @@ def _table(status: dict[str, Any], out: TextIO) -> None:
             out,
             ("", "batch", "attempts", "error"),
         )
-
-
-def _records(status: dict[str, Any]) -> dict[str, int]:
-    """Records below the checkpoint, by fate: each receipt line is start, end, batches and the four counts."""
-    fates = ("read", "delivered", "filtered", "dead lettered")
-    lines = [line for lines in status["receipts"].values() for line in lines]
-    return {fate: sum(line[3 + index] for line in lines) for index, fate in enumerate(fates)}
+    if status["intents"]:
+        asked = [(item["act"], item["who"], item["reason"], item["stored"]) for item in status["intents"]]
+        write_table(asked, out, ("waits for the lease", "asked by", "reason", "at"))
 
 
 @command(_table)
 def show(args: Namespace) -> dict[str, Any]:
-    """What the ledger knows of a pipeline."""
+    """What the ledger knows of a pipeline, and what people asked for and nobody has applied yet."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
-        return ledger.status(args.pipeline)
+        return {**ledger.status(args.pipeline), "intents": waiting(ledger, args.pipeline)}

@@ -26,7 +26,6 @@ _NOT_READ = {
         *("topic", "brokers", "compression"),
         *("include_original_headers", "include_stack_trace", "header_prefix"),
     ),
-    "recovery": ("window", "settle_lag"),
 }
 """Keys of connectors and commands that are not there yet."""
 

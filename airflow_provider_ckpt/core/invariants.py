@@ -210,8 +210,9 @@ def _monotonic(before: PartitionView, after: PartitionView) -> Found:
 def _no_double_complete(before: PartitionView, after: PartitionView) -> Found:
     for seq, batch in _common(before, after):
         now = after.batches[seq]
-        confirmed = batch.state is BatchState.SENT and now.state in RESOLVED
-        if batch.state in RESOLVED and now.state is not batch.state and not confirmed:
+        # Sent at most once, or skipped in the ledger: the sink knows better.
+        told = batch.receipt is None and now.receipt is not None
+        if batch.state in RESOLVED and now.state is not batch.state and not told:
             yield f"{batch.key} was {batch.state.value} and became {now.state.value}", batch.range.start
 
 
@@ -241,6 +242,13 @@ def _failure_keeps_checkpoint(before: PartitionView, after: PartitionView) -> Fo
         yield f"no verdict came in, and committed went from {before.committed} to {after.committed}", after.committed
 
 
+def _watermark_kept(before: PartitionView, after: PartitionView) -> Found:
+    for seq, batch in _common(before, after):
+        now = after.batches[seq]
+        if batch.cancelled and not now.cancelled and now.state in BLOCKING and now.attempts == batch.attempts:
+            yield f"{batch.key} was cancelled, waits unbegun, and is no longer counted as cancelled", batch.range.start
+
+
 def _order_kept(before: PartitionView, after: PartitionView) -> Found:
     for seq, batch in _common(before, after):
         now = after.batches[seq]
@@ -257,6 +265,7 @@ STEP_CHECKS: Mapping[str, StepCheck] = {
     "DrainMeansNoNewSending": _no_new_sending,
     "ForceStopAbandonsAllInFlight": _force_stop_abandons,
     "FailureTerminalizationPreservesCheckpoint": _failure_keeps_checkpoint,
+    "CancellationWatermarkBlocks": _watermark_kept,
     "PartitionOrderKept": _order_kept,
 }
 """By name; each compares the states before and after one step."""

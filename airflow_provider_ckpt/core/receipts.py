@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Counts
 from airflow_provider_ckpt.core.ranges import Range
@@ -17,6 +18,7 @@ class RangeReceipt:
     :param rejected: of these, dead-lettered whole
     :param skipped: of these, let go
     :param sent: of these, sent at most once and never confirmed
+    :param at: when the newest of them was claimed, where that is known
     """
 
     generation: int
@@ -27,6 +29,7 @@ class RangeReceipt:
     rejected: int = 0
     skipped: int = 0
     sent: int = 0
+    at: datetime | None = None
 
     @classmethod
     def of(cls, batch: Batch) -> RangeReceipt:
@@ -40,6 +43,7 @@ class RangeReceipt:
             int(batch.state is BatchState.REJECTED),
             int(batch.state is BatchState.SKIPPED),
             int(batch.state is BatchState.SENT),
+            batch.receipt.at if batch.receipt else None,
         )
 
 
@@ -74,4 +78,5 @@ def _sum(group: list[RangeReceipt]) -> RangeReceipt:
         sum(item.rejected for item in group),
         sum(item.skipped for item in group),
         sum(item.sent for item in group),
+        max((item.at for item in group if item.at is not None), default=None),
     )

@@ -68,10 +68,11 @@ def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
     return ActResult(act, applied=True, before=before, after=after)
 
 
-def apply_waiting(work: Work, *, behind_fence: bool) -> list[ActResult]:
+def apply_waiting(work: Work, *, behind_fence: bool = False, keep_refused: bool = False) -> list[ActResult]:
     """Apply the intents that people stored; one that no longer fits is refused, with an event that says why.
 
     :param behind_fence: whether this epoch has fenced the sink and read its receipts, as rewind and force stop need
+    :param keep_refused: leave what does not fit for the next run: a stop may, once that has fenced a dead run's work
     """
     results = []
     for intent in waiting(work.connection, work.lease.pipeline):
@@ -80,6 +81,8 @@ def apply_waiting(work: Work, *, behind_fence: bool) -> list[ActResult]:
         try:
             result = apply(work, intent.act, who=intent.who, why=intent.why)
         except LedgerStateError as refusal:
+            if keep_refused:
+                continue
             result = ActResult(intent.act, applied=False, refusal=str(refusal))
             detail = {"act": intent.act.to_json(), "reason": intent.why, "refusal": result.refusal}
             row = trail.row(work.lease, work.now, "act_refused", detail) | {"who": intent.who}

@@ -41,6 +41,7 @@ def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, An
     for item in stored.values():
         passed = _passed(connection, pipeline, item, quick=quick)
         read += len(passed)
+        passed += _sent(item, passed, quick=quick)
         found += _check(item, passed, epoch, quick=quick)
         accounted[item.partition.id] = _account(item, passed)
     found += _attempts(connection, pipeline, stored)
@@ -73,6 +74,12 @@ def _passed(connection: Connection, pipeline: str, item: store.Stored, *, quick:
     partition = item.partition
     last_at = partition.committed if quick else None
     return ranges.of_partition(connection, pipeline, partition.id, partition.generation, last_at=last_at)
+
+
+def _sent(item: store.Stored, passed: Sequence[RangeReceipt], *, quick: bool) -> list[RangeReceipt]:
+    """What the checkpoint has passed because it was sent at most once, and nobody has heard of since."""
+    first = passed[0].range.start if quick and passed else item.partition.base
+    return [RangeReceipt.of(batch) for batch in item.unconfirmed.values() if batch.range.start >= first]
 
 
 def _check(item: store.Stored, passed: Sequence[RangeReceipt], epoch: int, *, quick: bool) -> list[Violation]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,21 @@ from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import LeaseBusyError
 from airflow_provider_ckpt.core.lease import TAKEOVERS, nobody_is_dead
 from airflow_provider_ckpt.core.receipts import RangeReceipt
-from airflow_provider_ckpt.ledger import acting, bulk, migrate, planning, reads, reconciling, settling, tables, trail
+from airflow_provider_ckpt.core.recovery import Missing, Shown, missing
+from airflow_provider_ckpt.ledger import (
+    acting,
+    bulk,
+    history,
+    inspecting,
+    migrate,
+    planning,
+    reads,
+    reconciling,
+    retention,
+    settling,
+    tables,
+    trail,
+)
 from airflow_provider_ckpt.ledger import audit as audits
 from airflow_provider_ckpt.ledger import engine as engines
 from airflow_provider_ckpt.ledger import lease as leases
@@ -27,7 +42,8 @@ from airflow_provider_ckpt.ledger.records import (
     Reconciliation,
     Settlement,
 )
-from airflow_provider_ckpt.ledger.work import Work
+from airflow_provider_ckpt.ledger.subscription import Subscription
+from airflow_provider_ckpt.ledger.work import Touch, Work
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Plan, SourceFile, SourcePartition
@@ -94,7 +110,7 @@ class Ledger:
             yield connection
 
     @contextmanager
-    def _command(self, lease: Lease, now: datetime | None = None, touch: Iterable[str] | None = None) -> Iterator[Work]:
+    def _command(self, lease: Lease, now: datetime | None = None, touch: Touch = None) -> Iterator[Work]:
         with self._writing() as connection:
             yield Work(connection, lease, now or datetime.now(UTC), touch)
 
@@ -155,22 +171,25 @@ class Ledger:
         with self._command(lease, touch=()) as work:
             planning.declare(work, document)
 
-    def start_partitions(self, lease: Lease, partitions: Mapping[SourcePartition, int]) -> None:
+    def start_partitions(
+        self, lease: Lease, partitions: Mapping[SourcePartition, int], *, now: datetime | None = None
+    ) -> None:
         """Start new partitions at their declared first position; known ones stay as they are.
 
         :raises SourceError: if a known partition is another thing now than the one it was started on
         """
-        with self._command(lease, touch=()) as work:
+        with self._command(lease, now, ()) as work:
             planning.start_partitions(work, partitions)
 
-    def plan(self, lease: Lease, plan: Plan) -> list[Batch]:
+    def plan(self, lease: Lease, plan: Plan, *, now: datetime | None = None) -> list[Batch]:
         """Record what planning found: batches, files, bounds and states; all of it or nothing.
 
         :returns: the new batches
         :raises LedgerStateError: while draining or stopped, or if a range does not continue its partition
         """
-        touch = {batch.partition for batch in plan.batches} | set(plan.bounds) | set(plan.states)
-        with self._command(lease, touch=touch) as work:
+        names = {batch.partition for batch in plan.batches} | set(plan.bounds) | set(plan.states)
+        touch: Touch = dict.fromkeys(names, ())
+        with self._command(lease, now, touch) as work:
             return planning.plan(work, plan)
 
     def begin(
@@ -182,18 +201,23 @@ class Ledger:
         :param at_most_once: resolve the batches as ``sent`` at once
         :raises LedgerStateError: if a batch is not planned, is due later, or the pipeline is draining or stopped
         """
-        with self._command(lease, now, {key.partition for key in keys}) as work:
+        with self._command(lease, now, _numbers(keys)) as work:
             return planning.begin(work, keys, run=run, at_most_once=at_most_once)
 
-    def reconcile(self, lease: Lease, receipts: Iterable[Receipt], *, now: datetime) -> Reconciliation:
+    def reconcile(
+        self, lease: Lease, receipts: Iterable[Receipt], *, now: datetime, window: timedelta | None = None
+    ) -> Reconciliation:
         """Make the ledger agree with the sink's receipts, then fence what older epochs left open.
 
         :param receipts: read after the sink was fenced; all of them are read before the transaction begins
+        :param window: the low watermark follows the checkpoint at this distance; without one it is the checkpoint
         :raises LedgerStateError: if they speak of a partition or generation that the ledger does not know
         """
         found = list(receipts)
         with self._command(lease, now) as work:
-            return reconciling.reconcile(work, found)
+            result = reconciling.reconcile(work, found)
+            settling.follow(work, window)
+            return result
 
     def settle(
         self,
@@ -203,13 +227,15 @@ class Ledger:
         now: datetime,
         policy: Policy,
         unit: Callable[[], float],
+        window: timedelta | None = None,
     ) -> Settlement:
         """End the attempts that a wave reports, and move the checkpoint.
 
         :param unit: gives a random number in [-1, 1] for each retry's jitter
+        :param window: the low watermark follows the checkpoint at this distance; without one it is the checkpoint
         """
-        with self._command(lease, now, {outcome.key.partition for outcome in outcomes}) as work:
-            return settling.settle(work, outcomes, policy=policy, unit=unit)
+        with self._command(lease, now, _numbers(outcome.key for outcome in outcomes)) as work:
+            return settling.settle(work, outcomes, policy=policy, unit=unit, window=window)
 
     def lost(
         self,
@@ -220,6 +246,7 @@ class Ledger:
         now: datetime,
         alone: bool,
         limit: int,
+        window: timedelta | None = None,
     ) -> Settlement:
         """Account for a wave that Spark did not live to report.
 
@@ -227,11 +254,12 @@ class Ledger:
         :param receipts: read from the sink after the loss
         :param alone: whether the wave was one batch running alone
         :param limit: at so many deaths the batch is held
+        :param window: the low watermark follows the checkpoint at this distance; without one it is the checkpoint
         """
         found = list(receipts)
         touch = {key.partition for lane in lanes for key in lane} | {receipt.key.partition for receipt in found}
         with self._command(lease, now, touch) as work:
-            return settling.lost(work, lanes, found, alone=alone, limit=limit)
+            return settling.lost(work, lanes, found, alone=alone, limit=limit, window=window)
 
     def cancel(self, lease: Lease, *, now: datetime) -> list[BatchKey]:
         """Cancel every open attempt of this lease."""
@@ -248,8 +276,9 @@ class Ledger:
         who: str,
         why: str | None = None,
         is_dead: Callable[[str], bool] = nobody_is_dead,
+        dry_run: bool = False,
     ) -> ActResult:
-        """Carry out a person's act at once if nobody holds the lease, else store it for whoever does.
+        """Carry out a person's act at once if nobody holds the lease, after those that wait; else store it as well.
 
         Rewind and force stop need the sink's fence, so they are always stored; the next run, or the command that
         acquires for them, applies them with :meth:`apply_intents`.
@@ -257,18 +286,26 @@ class Ledger:
         :param who: the person
         :param why: the reason; kept in the audit trail
         :param is_dead: knows whether the lease's owner is certainly gone
+        :param dry_run: say what would be before and after, whoever holds the lease, and store nothing
         :raises ConfigError: if the ledger does not know the pipeline
         :raises LedgerStateError: if the act does not fit; nothing is changed then
         """
         with self._writing() as connection:
             reads.known(connection, pipeline)
+            if dry_run:
+                lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=True)
+                result = acting.apply(Work(connection, lease, datetime.now(UTC)), act, who=who, why=why)
+                connection.rollback()
+                return replace(result, applied=False)
             if act.kind in BEHIND_FENCE:
                 return ActResult(act, False, acting.keep(connection, pipeline, act, who, why, datetime.now(UTC)))
             try:
                 lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)
             except LeaseBusyError:
                 return ActResult(act, False, acting.keep(connection, pipeline, act, who, why, datetime.now(UTC)))
-            result = acting.apply(Work(connection, lease, datetime.now(UTC)), act, who=who, why=why)
+            work = Work(connection, lease, datetime.now(UTC))
+            acting.apply_waiting(work, keep_refused=True)
+            result = acting.apply(work, act, who=who, why=why)
             leases.release(connection, lease)
             return result
 
@@ -342,6 +379,26 @@ class Ledger:
             moment = leases.now(connection)
             bulk.insert(connection, tables.event, [trail.row(lease, moment, "forgotten", {"reason": why})])
 
+    def collect(
+        self,
+        pipeline: str,
+        *,
+        keep: timedelta,
+        who: str,
+        why: str | None = None,
+        now: datetime | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, int]:
+        """Delete what is older than ``keep`` and needed no more, beside a run if there is one; see ``retention.py``.
+
+        :param who: the person
+        :param dry_run: only count
+        :returns: rows by what they are
+        :raises ConfigError: if the ledger does not know the pipeline
+        """
+        moment = now or datetime.now(UTC)
+        return retention.Collection(self._writing, pipeline, keep, moment, dry=dry_run).run(who=who, why=why)
+
     def intents(self, pipeline: str) -> list[Intent]:
         """What people stored and nobody has applied yet, oldest first."""
         with self._reading() as connection:
@@ -372,6 +429,61 @@ class Ledger:
             reads.known(connection, pipeline)
             return reads.events(connection, pipeline, limit)
 
+    def positions_at(self, pipeline: str, at: datetime) -> dict[str, int]:
+        """Where the checkpoint of each source partition stood at some time, and never later than that; for a rewind.
+
+        :param at: aware
+        :raises ConfigError: if the ledger does not know the pipeline
+        """
+        with self._reading() as connection:
+            reads.known(connection, pipeline)
+            return history.positions_at(connection, pipeline, at)
+
+    def recovery_plan(
+        self,
+        pipeline: str,
+        *,
+        settle_lag: timedelta,
+        now: datetime | None = None,
+        window: timedelta | None = None,
+        shown: Shown | None = None,
+    ) -> list[Missing]:
+        """What is above the low watermarks and unaccounted for, each position once; see ``core/recovery.py``.
+
+        :param settle_lag: leave out what is younger
+        :param window: where the low watermark would stand by now; where it was stored if None
+        :param shown: asks the source how many records it shows in some ranges of a partition, after the read has ended
+        :raises ConfigError: if the ledger does not know the pipeline
+        """
+        moment = now or datetime.now(UTC)
+        with self._reading() as connection:
+            known = reads.accounts(connection, pipeline, now=moment, settle_lag=settle_lag, window=window)
+        return missing(known, before=moment - settle_lag, shown=shown)
+
+    def subscribe(
+        self,
+        pipeline: str,
+        after: int | None = None,
+        *,
+        settle_lag: timedelta = timedelta(0),
+        now: datetime | None = None,
+        window: timedelta | None = None,
+        shown: Shown | None = None,
+    ) -> Subscription:
+        """What is missing now, then everything new, without a gap or a double; see ``subscription.py``.
+
+        :param after: go on after this event instead, as :attr:`Subscription.after` gave it
+        :raises ConfigError: if the ledger does not know the pipeline
+        """
+        moment = now or datetime.now(UTC)
+        found: list[Missing] = []
+        if after is None:
+            with self._reading() as connection:
+                known = reads.accounts(connection, pipeline, now=moment, settle_lag=settle_lag, window=window)
+                after = reads.last_event(connection, pipeline)
+            found = missing(known, before=moment - settle_lag, shown=shown)
+        return Subscription(self._reading, pipeline, found, after)
+
     def audit(self, pipeline: str, *, quick: bool = False) -> dict[str, Any]:
         """Check every named invariant and account for every position; JSON-ready, see ``audit.py``.
 
@@ -380,6 +492,15 @@ class Ledger:
         """
         with self._reading() as connection:
             return audits.audit(connection, pipeline, quick=quick)
+
+    def inspect(self, pipeline: str, what: BatchKey | str | None = None) -> dict[str, Any]:
+        """A batch, a partition by its id, or everything that is not resolved; JSON-ready, see ``inspecting.py``.
+
+        :raises ConfigError: if the ledger does not know the pipeline
+        :raises LedgerStateError: if it does not know the batch or partition
+        """
+        with self._reading() as connection:
+            return inspecting.inspect(connection, pipeline, what)
 
     def pipelines(self) -> list[str]:
         """The names of all pipelines."""
@@ -393,3 +514,11 @@ class Ledger:
         """
         with self._reading() as connection:
             return reads.status(connection, self.id, pipeline)
+
+
+def _numbers(keys: Iterable[BatchKey]) -> dict[str, list[int]]:
+    """The batches that a command is about, by partition."""
+    numbers: dict[str, list[int]] = {}
+    for key in keys:
+        numbers.setdefault(key.partition, []).append(key.seq)
+    return numbers

@@ -55,6 +55,8 @@ def start_partitions(work: Work, partitions: Mapping[SourcePartition, int]) -> N
             )
     if not fresh:
         return
+    for item in fresh:
+        item.moved_at = work.now
     pipeline = work.lease.pipeline
     bulk.insert(work.connection, tables.partition, [item.row(pipeline) for item in fresh])
     bulk.insert(
@@ -85,7 +87,10 @@ def plan(work: Work, found: Plan) -> list[Batch]:
     """
     batches: list[Batch] = []
     for planned in found.batches:
-        partition = work.item(planned.partition).partition
+        item = work.item(planned.partition)
+        partition = item.partition
+        if planned.range.start != partition.planned_end:
+            store.complete(work.connection, work.lease.pipeline, item)  # to see whether it fills a gap
         seq = partition.next_seq
         work.events += partition.plan(planned.range, records=planned.records)
         batches.append(partition.batches[seq])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from bisect import bisect_right
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,13 +13,15 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.connectors.protocols import SourceFile
 from airflow_provider_ckpt.core.batch import Batch, BatchState
-from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range, merge
+from airflow_provider_ckpt.core.recovery import Account, low_watermark
 from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.ledger import history, store, tables
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger import receipts as ranges
-from airflow_provider_ckpt.ledger import store, tables
+from airflow_provider_ckpt.ledger.records import Totals
 
 _LISTED = 100
 
@@ -78,21 +81,65 @@ def events(connection: Connection, pipeline: str, limit: int) -> list[dict[str, 
     return [dict(row) | {"at": row["at"].isoformat()} for row in rows.mappings()][::-1]
 
 
+def events_after(connection: Connection, pipeline: str, after: int, limit: int) -> list[dict[str, Any]]:
+    """The events that follow one, oldest first.
+
+    :raises LedgerStateError: if some of them were collected
+    """
+    gone = known(connection, pipeline).collected_to
+    if gone is not None and after < gone:
+        raise LedgerStateError(
+            f"events up to {gone} were collected, so what followed event {after} is not known any more.",
+            pipeline=pipeline,
+            hint="Subscribe anew without an event to go on from: that tells what is missing now.",
+        )
+    c = tables.event.c
+    rows = connection.execute(
+        sa.select(tables.event).where(c.pipeline == pipeline, c.id > after).order_by(c.id).limit(limit)
+    )
+    return [dict(row) | {"at": row["at"].isoformat()} for row in rows.mappings()]
+
+
+def last_event(connection: Connection, pipeline: str) -> int:
+    """The newest event's id, 0 if there is none."""
+    c = tables.event.c
+    return connection.execute(sa.select(sa.func.max(c.id)).where(c.pipeline == pipeline)).scalar_one() or 0
+
+
+def accounts(
+    connection: Connection, pipeline: str, *, now: datetime, settle_lag: timedelta, window: timedelta | None
+) -> list[Account]:
+    """What is known of each partition above its low watermark.
+
+    :param window: where the low watermark would follow now; as it is stored if None
+    """
+    known(connection, pipeline)
+    stored = partitions(connection, pipeline)
+    rows = {name: item.before_row for name, item in stored.items()}
+    settled = history.stands(connection, pipeline, now - settle_lag, rows)
+    ago = history.stands(connection, pipeline, now - window, rows) if window else {}
+    found = []
+    for name, item in stored.items():
+        part = item.partition
+        was = ago.get(name)
+        low = low_watermark(item.low, part.committed, was if was and was.generation == part.generation else None)
+        receipts = ranges.of_partition(connection, pipeline, name, part.generation, last_at=low)
+        found.append(Account(part, low, receipts, settled.get(name)))
+    return found
+
+
 def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, Any]:
-    """All that a person wants to see of a pipeline, JSON-ready.
+    """All that a person wants to see of a pipeline, JSON-ready; of its receipts the newest, and what all sum up to.
 
     :raises ConfigError: if the ledger does not know it
     """
     row = known(connection, pipeline)
     stored = partitions(connection, pipeline)
     batches = [batch for item in stored.values() for batch in item.partition.batches.values()]
-    generations = {item.partition.id: item.partition.generation for item in stored.values()}
     by_partition: dict[str, list[list[int]]] = {}
-    for item in ranges.load(connection, pipeline):
-        counts = item.counts
-        line = [item.range.start, item.range.end, item.batches, *counts.to_json().values()]
-        if item.generation == generations.get(item.partition):
-            by_partition.setdefault(item.partition, []).append(line)
+    for item in ranges.newest(connection, pipeline, _LISTED):
+        line = [item.range.start, item.range.end, item.batches, *item.counts.to_json().values()]
+        by_partition.setdefault(item.partition, []).append(line)
     waiting = [b for b in batches if b.state is BatchState.PLANNED and b.error is not None]
     held = [b for b in batches if b.state is BatchState.HELD]
     return {
@@ -104,6 +151,7 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
         "lease": _lease(connection, pipeline),
         "partitions": [_partition(item) for item in stored.values()],
         "batches": _by_state(batches),
+        "records": Totals().plus(item.totals for item in stored.values()).to_json(),
         "receipts": by_partition,
         "held": [_waiting(batch) for batch in held[:_LISTED]],
         "waiting": [_waiting(batch) for batch in waiting[:_LISTED]],
@@ -130,7 +178,10 @@ def _partition(item: store.Stored) -> dict[str, Any]:
         "base": part.base,
         "committed": part.committed,
         "planned_end": part.planned_end,
+        "low_watermark": item.low,
+        "ends_at": part.limit,
         "bound": item.bound,
+        "records": item.totals.to_json(),
         "batches": _by_state(list(part.batches.values())),
         "pending_acks": len(part.pending_acks),
         "unconfirmed": len(item.unconfirmed),

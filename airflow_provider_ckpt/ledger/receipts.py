@@ -1,20 +1,22 @@
-"""Range receipts: what the checkpoint has passed, merged, so that the ledger's size follows gaps, not batches."""
+"""Range receipts as the ledger shows them, and the index of dead letters; ``merging.py`` writes the receipts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import Batch, Counts, Receipt
-from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
-from airflow_provider_ckpt.ledger import tables
-from airflow_provider_ckpt.ledger.bulk import insert_missing, upsert
+from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.ledger import bulk, tables
+from airflow_provider_ckpt.ledger.merging import from_row
 
 _R = tables.receipt.c
+_P = tables.partition.c
+_FIRST = -(2**63)
 
 UNTYPED = "unknown"
 """Error type in the dead-letter index where only the receipt is known, and not the report that names types."""
@@ -28,7 +30,7 @@ def load(connection: Connection, pipeline: str) -> list[RangeReceipt]:
     rows = connection.execute(
         sa.select(tables.receipt).where(_R.pipeline == pipeline).order_by(_R.generation, _R.partition, _R.range_start)
     )
-    return [_from(row) for row in rows.mappings()]
+    return [from_row(row) for row in rows.mappings()]
 
 
 def of_partition(
@@ -43,42 +45,50 @@ def of_partition(
     if last_at is not None:
         nearest = sa.select(sa.func.max(_R.range_start)).where(here, _R.range_start < last_at).scalar_subquery()
         query = query.where(_R.range_start >= sa.func.coalesce(nearest, last_at))
-    return [_from(row) for row in connection.execute(query).mappings()]
+    return [from_row(row) for row in connection.execute(query).mappings()]
 
 
-def write(connection: Connection, pipeline: str, batches: Sequence[Batch]) -> None:
-    """Merge resolved batches into the range receipts of their partition and generation."""
-    if not batches:
-        return
-    fresh: dict[tuple[int, str], list[RangeReceipt]] = {}
-    for batch in batches:
-        fresh.setdefault((batch.key.generation, batch.key.partition), []).append(RangeReceipt.of(batch))
-    known = connection.execute(
-        sa.select(tables.receipt).where(
-            _R.pipeline == pipeline,
-            _R.generation.in_(sorted({generation for generation, _ in fresh})),
-            _R.partition.in_(sorted({partition for _, partition in fresh})),
-        )
+def newest(connection: Connection, pipeline: str, limit: int) -> list[RangeReceipt]:
+    """The newest range receipts of each partition in its generation, in order.
+
+    :param limit: how many of each partition
+    """
+    query = _newest(connection.dialect.name)
+    found = connection.execute(query, {"pipeline": pipeline, "but_one": limit - 1}).mappings()
+    return sorted(map(from_row, found), key=lambda item: (item.partition, item.range.start))
+
+
+@lru_cache
+def _newest(dialect: str) -> sa.Select[Any]:
+    pipeline = sa.bindparam("pipeline", type_=sa.String)
+    outer = (
+        sa.select(_P.generation.label("generation"), _P.partition.label("partition"))
+        .where(_P.pipeline == pipeline)
+        .subquery("wanted")
     )
-    before: dict[tuple[int, str], list[RangeReceipt]] = {}
-    for row in known.mappings():
-        before.setdefault((row["generation"], row["partition"]), []).append(_from(row))
-    rows: list[dict[str, Any]] = []
-    for place, items in fresh.items():
-        old = before.get(place, [])
-        merged = merge_receipts([*old, *items])
-        rows += [_row(pipeline, item) for item in merged if item not in old]
-        absorbed = {item.range.start for item in old} - {item.range.start for item in merged}
-        if absorbed:
-            connection.execute(
-                tables.receipt.delete().where(
-                    _R.pipeline == pipeline,
-                    _R.generation == place[0],
-                    _R.partition == place[1],
-                    _R.range_start.in_(sorted(absorbed)),
-                )
-            )
-    upsert(connection, tables.receipt, rows)
+    other = tables.receipt.alias("other")
+    first = (
+        sa.select(other.c.range_start)
+        .where(
+            other.c.pipeline == pipeline,
+            other.c.generation == outer.c.generation,
+            other.c.partition == outer.c.partition,
+        )
+        .order_by(other.c.range_start.desc())
+        .limit(1)
+        .offset(sa.bindparam("but_one", type_=sa.Integer))
+        .correlate(outer)
+        .scalar_subquery()
+    )
+    return bulk.for_each(
+        dialect,
+        outer,
+        tables.receipt,
+        _R.pipeline == pipeline,
+        _R.generation == outer.c.generation,
+        _R.partition == outer.c.partition,
+        _R.range_start >= sa.func.coalesce(first, _FIRST),
+    )
 
 
 def index_letters(connection: Connection, pipeline: str, letters: Iterable[tuple[Receipt, dict[str, int]]]) -> None:
@@ -106,32 +116,4 @@ def index_letters(connection: Connection, pipeline: str, letters: Iterable[tuple
                     "at": receipt.at,
                 }
             )
-    insert_missing(connection, tables.dead_letter, rows)
-
-
-def _from(row: Any) -> RangeReceipt:
-    return RangeReceipt(
-        row["generation"],
-        row["partition"],
-        Range(row["range_start"], row["range_end"]),
-        Counts(row["read"], row["delivered"], row["filtered"], row["dead_lettered"]),
-        row["batches"],
-        row["rejected"],
-        row["skipped"],
-        row["sent"],
-    )
-
-
-def _row(pipeline: str, item: RangeReceipt) -> dict[str, Any]:
-    return {
-        "pipeline": pipeline,
-        "generation": item.generation,
-        "partition": item.partition,
-        "range_start": item.range.start,
-        "range_end": item.range.end,
-        **item.counts.to_json(),
-        "batches": item.batches,
-        "rejected": item.rejected,
-        "skipped": item.skipped,
-        "sent": item.sent,
-    }
+    bulk.insert_missing(connection, tables.dead_letter, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,6 +12,7 @@ from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import Decision
+from airflow_provider_ckpt.core.receipts import RangeReceipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,50 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """What the receipts of one generation of a partition sum up to.
+
+    :param batches: how many batches the checkpoint has passed
+    :param rejected: of these, dead-lettered whole
+    :param skipped: of these, let go
+    :param sent: of these, sent at most once and never confirmed
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    batches: int = 0
+    rejected: int = 0
+    skipped: int = 0
+    sent: int = 0
+
+    def plus(self, parts: Iterable[Totals | RangeReceipt]) -> Totals:
+        """These totals and more."""
+        items = [self, *parts]
+        return Totals(
+            sum((item.counts for item in items), Counts()),
+            sum(item.batches for item in items),
+            sum(item.rejected for item in items),
+            sum(item.skipped for item in items),
+            sum(item.sent for item in items),
+        )
+
+    def to_json(self) -> dict[str, int]:
+        """A JSON-ready dict; also the columns that hold it. :meth:`from_json` is its inverse."""
+        return {
+            **self.counts.to_json(),
+            "batches": self.batches,
+            "rejected": self.rejected,
+            "skipped": self.skipped,
+            "sent": self.sent,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Totals:
+        """The totals that :meth:`to_json` wrote."""
+        counts = Counts(data["read"], data["delivered"], data["filtered"], data["dead_lettered"])
+        return cls(counts, data["batches"], data["rejected"], data["skipped"], data["sent"])
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionRecord:
     """A partition as stored.
 
@@ -37,6 +82,8 @@ class PartitionRecord:
     :param state: what the source wants to be told at the next planning
     :param bound: the newest closed bound that planning noted, where the source has one
     :param unconfirmed: where the first batch starts that was sent at most once and not heard of since, if there is one
+    :param low: the low watermark: recovery looks at what lies above it
+    :param totals: what the checkpoint has passed in this generation
     """
 
     partition: Partition
@@ -44,6 +91,8 @@ class PartitionRecord:
     state: Mapping[str, Any]
     bound: int | None = None
     unconfirmed: int | None = None
+    low: int = 0
+    totals: Totals = field(default_factory=Totals)
 
     @property
     def after(self) -> int:

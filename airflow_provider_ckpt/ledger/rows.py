@@ -1,13 +1,18 @@
-"""Batches and partitions as rows, and back. Loading a batch is the hot path of a settlement, so it goes by position."""
+"""Batches as rows, and back. Loading a batch is the hot path of a settlement, so it goes by position."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Instruction, Receipt
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.batch import RESOLVED, Batch, BatchKey, BatchState, Instruction, Receipt
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.ledger import tables
+from airflow_provider_ckpt.ledger import bulk, tables
 
 _B = tables.batch.c
 BATCH_COLUMNS = (
@@ -32,6 +37,11 @@ BATCH_COLUMNS = (
     _B.receipt,
 )
 """In the order that :func:`batch_from` takes them."""
+
+_KINDS = 8
+
+Change = tuple[Batch | None, Batch]
+"""A batch as its row has it, if there is one, and as it is now."""
 
 _STATES = {state.value: state for state in BatchState}
 _INSTRUCTIONS = {instruction.value: instruction for instruction in Instruction}
@@ -85,3 +95,62 @@ def batch_row(pipeline: str, batch: Batch) -> dict[str, Any]:
         "error": batch.error.to_json() if batch.error else None,
         "receipt": batch.receipt.to_json() if batch.receipt else None,
     }
+
+
+def every(connection: Connection, pipeline: str, partitions: Iterable[str] | None) -> Iterable[Any]:
+    """The rows of all batches, in order, or of those of some partitions."""
+    query = sa.select(*BATCH_COLUMNS).where(_B.pipeline == pipeline)
+    if partitions is not None:
+        query = query.where(_B.partition.in_(sorted(set(partitions))))
+    return connection.execute(query.order_by(_B.generation, _B.partition, _B.seq))
+
+
+def some(connection: Connection, pipeline: str, partitions: Iterable[str], keys: Iterable[BatchKey]) -> Iterable[Any]:
+    """The rows of some batches, and of all in some partitions that are resolved or cancelled; some twice."""
+    ahead = sa.or_(_B.state.in_([state.value for state in RESOLVED]), _B.cancelled)
+    query = sa.select(*BATCH_COLUMNS).where(_B.pipeline == pipeline, _B.partition.in_(sorted(partitions)), ahead)
+    yield from connection.execute(query)
+    if wanted := runs(pipeline, keys):
+        yield from connection.execute(_named(connection.dialect.name), {"given": bulk.as_json(wanted)})
+
+
+@lru_cache
+def _named(dialect: str) -> sa.Select[Any]:
+    outer = bulk.given(dialect, tables.batch, ("pipeline", "generation", "partition"), numbers=(bulk.FIRST, bulk.LAST))
+    where = [_B[name] == outer.c[name] for name in ("pipeline", "generation", "partition")]
+    found = bulk.for_each(dialect, outer, tables.batch, *where, _B.seq.between(outer.c[bulk.FIRST], outer.c[bulk.LAST]))
+    return found.with_only_columns(*(found.selected_columns[column.name] for column in BATCH_COLUMNS))
+
+
+def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> None:
+    """Insert new batches, and update the others: those that changed alike, as most do, by one statement."""
+    fresh: list[dict[str, Any]] = []
+    single: list[dict[str, Any]] = []
+    alike: dict[tuple[tuple[str, Any], ...], list[BatchKey]] = {}
+    for was, batch in changed:
+        row = batch_row(pipeline, batch)
+        if was is None:
+            fresh.append(row)
+            continue
+        before = batch_row(pipeline, was)
+        changes = tuple((name, value) for name, value in row.items() if value != before[name])
+        if was.error is batch.error and was.receipt is batch.receipt and (changes in alike or len(alike) < _KINDS):
+            alike.setdefault(changes, []).append(batch.key)
+        else:
+            single.append(row)
+    bulk.insert(connection, tables.batch, fresh)
+    bulk.upsert(connection, tables.batch, single)
+    for changes, keys in alike.items():
+        bulk.update_runs(connection, tables.batch, "seq", runs(pipeline, keys), dict(changes))
+
+
+def runs(pipeline: str, keys: Iterable[BatchKey]) -> list[dict[str, Any]]:
+    """Batches as runs of numbers, as :mod:`bulk` takes them."""
+    places: dict[tuple[int, str], list[int]] = {}
+    for key in keys:
+        places.setdefault((key.generation, key.partition), []).append(key.seq)
+    return [
+        {"pipeline": pipeline, "generation": generation, "partition": partition, bulk.FIRST: first, bulk.LAST: last}
+        for (generation, partition), numbers in places.items()
+        for first, last in bulk.runs(numbers)
+    ]

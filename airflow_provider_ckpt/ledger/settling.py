@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import (
@@ -22,8 +23,8 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import Decision, FailRun, Halt, Hold, Policy, Reject, Retry, decide
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.ledger import bulk, store, tables, trail, watermark
 from airflow_provider_ckpt.ledger import receipts as ranges
-from airflow_provider_ckpt.ledger import trail
 from airflow_provider_ckpt.ledger.records import Settlement
 from airflow_provider_ckpt.ledger.work import Work
 
@@ -44,6 +45,7 @@ def take(work: Work, receipt: Receipt) -> bool:
     partition = item.partition
     batch = partition.batches.get(receipt.key.seq) if receipt.key.generation == partition.generation else None
     if batch is not None and batch.begun and batch.range != receipt.range and batch.receipt is None:
+        store.complete(work.connection, work.lease.pipeline, item)
         work.events += partition.import_receipt(receipt, advance=False)
         return True
     events = partition.ack(receipt, advance=False)
@@ -51,10 +53,18 @@ def take(work: Work, receipt: Receipt) -> bool:
     return any(event.kind == "acked" for event in events)
 
 
-def settle(work: Work, outcomes: Sequence[Outcome], *, policy: Policy, unit: Callable[[], float]) -> Settlement:
+def settle(
+    work: Work,
+    outcomes: Sequence[Outcome],
+    *,
+    policy: Policy,
+    unit: Callable[[], float],
+    window: timedelta | None = None,
+) -> Settlement:
     """Acknowledge what has a receipt, and let the policy decide about the rest (semantics, sections 1 and 7).
 
     :param unit: gives a random number in [-1, 1] for each delay's jitter
+    :param window: the low watermark's distance behind the checkpoint
     """
     fresh: Fresh = []
     decisions: dict[BatchKey, Decision] = {}
@@ -76,7 +86,7 @@ def settle(work: Work, outcomes: Sequence[Outcome], *, policy: Policy, unit: Cal
         else:
             _give_back(work, batch, outcome.outcome)
     work.advance()
-    _finish(work, "settled", fresh)
+    _finish(work, "settled", fresh, window)
     return Settlement(
         [receipt for receipt, _ in fresh], decisions, errors.get(Halt), errors.get(FailRun), work.checkpoint
     )
@@ -127,7 +137,13 @@ def _ignored(outcome: Outcome) -> Event:
 
 
 def lost(
-    work: Work, lanes: Sequence[Sequence[BatchKey]], receipts: Iterable[Receipt], *, alone: bool, limit: int
+    work: Work,
+    lanes: Sequence[Sequence[BatchKey]],
+    receipts: Iterable[Receipt],
+    *,
+    alone: bool,
+    limit: int,
+    window: timedelta | None = None,
 ) -> Settlement:
     """Account for a wave that Spark did not live to report (semantics, section 7, isolation).
 
@@ -136,6 +152,7 @@ def lost(
 
     :param alone: whether the wave was one batch running alone
     :param limit: at so many deaths the batch is held
+    :param window: the low watermark's distance behind the checkpoint
     """
     fresh: Fresh = [(receipt, {}) for receipt in receipts if take(work, receipt)]
     decisions: dict[BatchKey, Decision] = {}
@@ -153,7 +170,7 @@ def lost(
             planned, events = partition.abandon(ticket)
             work.events += events + (partition.run_alone(planned) if first else [])
     work.advance()
-    _finish(work, "lost", fresh)
+    _finish(work, "lost", fresh, window)
     return Settlement([receipt for receipt, _ in fresh], decisions, checkpoint=work.checkpoint)
 
 
@@ -175,11 +192,31 @@ def open_partitions(work: Work) -> list[Partition]:
     return [item.partition for item in work.changing]
 
 
-def _finish(work: Work, kind: str, fresh: Fresh) -> None:
+def follow(work: Work, window: timedelta | None) -> None:
+    """Move the low watermark after a command that has stored its work, whether or not its partitions moved.
+
+    :param window: the low watermark's distance behind the checkpoint
+    """
+    events = _follow(work, window, idle=True)
+    work.store()
+    bulk.insert(work.connection, tables.event, trail.noteworthy(work.lease, work.now, events))
+
+
+def _follow(work: Work, window: timedelta | None, *, idle: bool = False) -> list[Event]:
+    return watermark.follow(work.connection, work.lease.pipeline, work.changing, window, work.now, idle=idle)
+
+
+def _finish(work: Work, kind: str, fresh: Fresh, window: timedelta | None) -> None:
+    work.events += _follow(work, window)
     ranges.index_letters(
         work.connection,
         work.lease.pipeline,
         ((receipt, types) for receipt, types in fresh if receipt.counts.dead_lettered),
     )
-    detail = {"counts": trail.total(receipt.counts for receipt, _ in fresh), "transitions": trail.tally(work.events)}
+    receipts = [receipt for receipt, _ in fresh]
+    detail = {
+        "receipts": trail.spans(receipts),
+        "counts": trail.total(receipt.counts for receipt in receipts),
+        "transitions": trail.tally(work.events),
+    }
     work.write(kind, detail)

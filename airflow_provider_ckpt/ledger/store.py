@@ -1,6 +1,6 @@
 """Loads partitions as the core's pure state, and writes back what a command changed.
 
-The number of statements does not depend on the number of batches.
+The number of statements does not depend on the number of batches, nor their cost on what the checkpoint has passed.
 """
 
 from __future__ import annotations
@@ -13,26 +13,34 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import VERDICT_STATE, AttemptOutcome, Batch, BatchState, Receipt
+from airflow_provider_ckpt.core.batch import (
+    VERDICT_STATE,
+    AttemptOutcome,
+    Batch,
+    BatchKey,
+    BatchState,
+    Receipt,
+)
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.recovery import Stand
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.ledger import receipts, tables
-from airflow_provider_ckpt.ledger.bulk import among, insert, upsert
-from airflow_provider_ckpt.ledger.records import PartitionRecord
-from airflow_provider_ckpt.ledger.rows import BATCH_COLUMNS, batch_from, batch_row
+from airflow_provider_ckpt.ledger import bulk, history, merging, rows, tables
+from airflow_provider_ckpt.ledger.records import PartitionRecord, Totals
 
 _P = tables.partition.c
-_B = tables.batch.c
-_A = tables.attempt.c
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Stored:
     """A partition as loaded, and what it was like then.
 
     :param unconfirmed: batches below the checkpoint that were sent at most once and not heard of since
+    :param merged: batches whose receipts join those of their generation at the next :func:`write`
+    :param whole: whether all of its batches were loaded; if not, only those named, resolved or cancelled
     :param ended: how attempts ended, where the batch's new state does not say it
+
+    ``low`` is the low watermark, ``moved_at`` when checkpoint or plan moved last, ``marked_at`` the newest mark's time.
     """
 
     partition: Partition
@@ -44,12 +52,34 @@ class Stored:
     ended: dict[int, tuple[AttemptOutcome, ErrorType | None]] = field(default_factory=dict)
     before: dict[int, Batch] = field(default_factory=dict)
     before_row: dict[str, Any] = field(default_factory=dict)
+    whole: bool = True
+    low: int = field(init=False)
+    totals: Totals = field(init=False)
+    moved_at: datetime | None = field(init=False)
+    marked_at: datetime | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        row = self.before_row
+        self.low = row.get("low", self.partition.base)
+        self.totals = Totals.from_json(row) if row else Totals()
+        self.moved_at, self.marked_at = row.get("moved_at"), row.get("marked_at")
 
     @property
     def record(self) -> PartitionRecord:
         """The same, for callers outside the ledger."""
         first = min((batch.range.start for batch in self.unconfirmed.values()), default=None)
-        return PartitionRecord(self.partition, self.identity, self.state, self.bound, first)
+        return PartitionRecord(self.partition, self.identity, self.state, self.bound, first, self.low, self.totals)
+
+    @property
+    def stood(self) -> Stand | None:
+        """Where it stood when it was loaded; None if it is new."""
+        row = self.before_row
+        return Stand(row["generation"], row["committed"], row["planned_end"]) if row else None
+
+    @property
+    def rewound(self) -> bool:
+        """Whether a generation has ended since it was loaded."""
+        return self.stood is not None and self.stood.generation != self.partition.generation
 
     def confirm(self, receipt: Receipt) -> bool:
         """Resolve a batch that was sent at most once, now that its receipt is known; says whether there was one."""
@@ -76,15 +106,24 @@ class Stored:
             "side_end": part.limit,
             "bound": self.bound,
             "state": dict(self.state),
+            "low": self.low,
+            "moved_at": self.moved_at,
+            "marked_at": self.marked_at,
+            **self.totals.to_json(),
         }
 
 
 def load(
-    connection: Connection, pipeline: str, phase: Phase, *, batches_of: Iterable[str] | None = None
+    connection: Connection,
+    pipeline: str,
+    phase: Phase,
+    *,
+    batches_of: Iterable[str] | Mapping[str, Iterable[int]] | None = None,
 ) -> dict[str, Stored]:
     """Every partition of a pipeline, by id.
 
-    :param batches_of: load the batches of these only (all by default); the others must not be changed
+    :param batches_of: load the batches of these only (all by default); the others must not be changed. Where numbers
+        are given, the rest of a partition's batches stay out too, but for what decides how far the checkpoint moves
     """
     found = connection.execute(sa.select(tables.partition).where(_P.pipeline == pipeline).order_by(_P.partition))
     stored: dict[str, Stored] = {}
@@ -100,18 +139,33 @@ def load(
             phase=phase,
         )
         stored[partition.id] = Stored(partition, row["identity"], row["bound"], row["state"], before_row=dict(row))
-    query = sa.select(*BATCH_COLUMNS).where(_B.pipeline == pipeline)
-    if batches_of is not None:
-        query = query.where(_B.partition.in_(sorted(set(batches_of))))
-    for columns in connection.execute(query.order_by(_B.generation, _B.partition, _B.seq)):
-        batch = batch_from(columns)
-        _place(stored[batch.key.partition], batch)
+    if isinstance(batches_of, Mapping):
+        known = {name: stored[name].partition.generation for name in batches_of if name in stored}
+        keys = [BatchKey(known[name], name, number) for name in known for number in batches_of[name]]
+        _place(stored, rows.some(connection, pipeline, known, keys))
+        for name in known:
+            stored[name].whole = False
+    else:
+        _place(stored, rows.every(connection, pipeline, batches_of))
     return stored
 
 
-def _place(item: Stored, batch: Batch) -> None:
-    if batch.key.generation != item.partition.generation:
-        return
+def complete(connection: Connection, pipeline: str, item: Stored) -> None:
+    """Load the batches of a partition that :func:`load` left out."""
+    if not item.whole:
+        _place({item.partition.id: item}, rows.every(connection, pipeline, [item.partition.id]))
+        item.whole = True
+
+
+def _place(stored: Mapping[str, Stored], found: Iterable[Any]) -> None:
+    for row in found:
+        batch = rows.batch_from(row)
+        item = stored[batch.key.partition]
+        if batch.key.generation == item.partition.generation and batch.key.seq not in item.before:
+            _put(item, batch)
+
+
+def _put(item: Stored, batch: Batch) -> None:
     item.before[batch.key.seq] = batch
     if batch.state is BatchState.SENT and batch.range.end <= item.partition.committed:
         item.unconfirmed[batch.key.seq] = batch
@@ -120,28 +174,28 @@ def _place(item: Stored, batch: Batch) -> None:
 
 
 def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: datetime) -> None:
-    """Write the difference between what was loaded and what it has become."""
-    changed: list[Batch] = []
-    for item in items:
-        rewound = bool(item.before) and item.before_row["generation"] != item.partition.generation
-        if rewound:
-            item.merged += item.unconfirmed.values()
-            item.unconfirmed.clear()
-        for batch in item.partition.passed:
-            if batch.state is BatchState.SENT and not rewound:
-                item.unconfirmed[batch.key.seq] = batch
-            else:
-                item.merged.append(batch)
-        after = item.partition.batches | item.unconfirmed
-        changed += [batch for seq, batch in after.items() if item.before.get(seq) is not batch]
-        gone = [seq for seq in item.before if seq not in after]
-        _end_attempts(connection, pipeline, item, after, now)
-        for table in (tables.batch, tables.attempt) if gone else ():
-            _delete(connection, table, pipeline, item, gone)
-    upsert(connection, tables.batch, [batch_row(pipeline, batch) for batch in changed])
-    receipts.write(connection, pipeline, [batch for item in items for batch in item.merged])
-    rows = [(item, item.row(pipeline)) for item in items]
-    upsert(connection, tables.partition, [row for item, row in rows if row != item.before_row])
+    """Write the difference between what was loaded, or written last, and what it has become."""
+    changed: list[rows.Change] = []
+    gone: list[dict[str, Any]] = []
+    endings: list[dict[str, Any]] = []
+    afters = [_pass(item) for item in items]
+    for item, after in zip(items, afters, strict=True):
+        changed += [(was, b) for seq, b in after.items() if (was := item.before.get(seq)) is not b]
+        place = {"pipeline": pipeline, "partition": item.partition.id, "generation": item.before_row.get("generation")}
+        gone += rows.runs(pipeline, (batch.key for seq, batch in item.before.items() if seq not in after))
+        endings += [{**place, **ending, "ended_at": now} for ending in _endings(item, after)]
+    bulk.update(connection, tables.attempt, endings, unset="outcome")
+    bulk.delete_runs(connection, tables.batch, "seq", gone)
+    bulk.delete_runs(connection, tables.attempt, "seq", gone)
+    rows.write(connection, pipeline, changed)
+    _write_receipts(connection, pipeline, items)
+    bulk.upsert(connection, tables.mark, [m for item in items if (m := history.mark(pipeline, item, now))])
+    new = [item.row(pipeline) for item in items]
+    old = [item.before_row for item in items]
+    bulk.upsert(connection, tables.partition, [row for row, before in zip(new, old, strict=True) if row != before])
+    for item, row, after in zip(items, new, afters, strict=True):
+        item.before, item.before_row = after, row
+        item.merged, item.ended, item.partition.passed = [], {}, []
 
 
 def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch], run: str, now: datetime) -> None:
@@ -159,42 +213,57 @@ def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch
         }
         for batch in batches
     ]
-    insert(connection, tables.attempt, rows)
+    bulk.insert(connection, tables.attempt, rows)
 
 
-def _end_attempts(
-    connection: Connection, pipeline: str, item: Stored, after: Mapping[int, Batch], now: datetime
-) -> None:
-    groups: dict[tuple[AttemptOutcome, ErrorType | None], list[int]] = {}
+def _pass(item: Stored) -> dict[int, Batch]:
+    """Sort out what the checkpoint has passed; returns the batches that stay rows."""
+    if item.rewound:
+        item.merged += item.unconfirmed.values()
+        item.unconfirmed.clear()
+    for batch in item.partition.passed:
+        if batch.state is BatchState.SENT and not item.rewound:
+            item.unconfirmed[batch.key.seq] = batch
+        else:
+            item.merged.append(batch)
+    return item.partition.batches | item.unconfirmed
+
+
+def _write_receipts(connection: Connection, pipeline: str, items: Sequence[Stored]) -> None:
+    """Store receipts, merged below the low watermark and single above it, and keep the totals."""
+    single: list[Batch] = []
+    merged: list[tuple[Any, int]] = []
+    stretches: list[merging.Stretch] = []
+    ended: list[dict[str, Any]] = []
+    for item in items:
+        part, stood = item.partition, item.stood
+        low, totals = item.low, item.totals
+        receipts = merging.merged(item.merged)
+        if stood is not None and item.rewound:
+            place = {"pipeline": pipeline, "generation": stood.generation, "partition": part.id}
+            ended.append({**place, "single_from": low, **totals.plus(receipts).to_json()})
+            item.low, item.totals = part.base, Totals()
+        else:
+            item.totals = totals.plus(receipts)
+            if stood is not None and item.before_row["low"] < min(low, stood.committed):
+                stretches.append(merging.Stretch(part.generation, part.id, item.before_row["low"], low))
+        above = [batch for batch in item.merged if batch.range.start >= low]
+        single += above
+        below = [batch for batch in item.merged if batch.range.start < low] if above else item.merged
+        merged += [(receipt, low) for receipt in (merging.merged(below) if above else receipts)]
+    merging.compact(connection, pipeline, stretches)
+    merging.absorb(connection, pipeline, merged)
+    merging.add(connection, pipeline, single)
+    bulk.update(connection, tables.generation, ended)
+
+
+def _endings(item: Stored, after: Mapping[int, Batch]) -> Iterable[dict[str, Any]]:
+    """How the attempts of batches that stay rows ended."""
     for seq, batch in item.before.items():
         if seq in after and after[seq] is not batch and batch.state in (BatchState.IN_FLIGHT, BatchState.SENT):
-            ending = item.ended.get(seq) or (_outcome(after[seq]), None)
-            groups.setdefault(ending, []).append(seq)
-    for (outcome, error), seqs in groups.items():
-        connection.execute(
-            tables.attempt.update()
-            .where(
-                _A.pipeline == pipeline,
-                _A.generation == item.partition.generation,
-                _A.partition == item.partition.id,
-                among(connection, _A.seq, seqs),
-                _A.outcome.is_(None),
-            )
-            .values(outcome=outcome.value, error_type=error.value if error else None, ended_at=now)
-        )
+            outcome, error = item.ended.get(seq) or (_outcome(after[seq]), None)
+            yield {"seq": seq, "outcome": outcome.value, "error_type": error.value if error else None}
 
 
 def _outcome(batch: Batch) -> AttemptOutcome:
     return AttemptOutcome(batch.receipt.verdict.value) if batch.receipt else AttemptOutcome.FENCED
-
-
-def _delete(connection: Connection, table: sa.Table, pipeline: str, item: Stored, seqs: list[int]) -> None:
-    columns = table.c
-    connection.execute(
-        table.delete().where(
-            columns.pipeline == pipeline,
-            columns.generation == item.before_row["generation"],
-            columns.partition == item.partition.id,
-            among(connection, columns.seq, seqs),
-        )
-    )

@@ -56,9 +56,12 @@ def _batch_key() -> list[sa.Column[object]]:
     ]
 
 
-def _counts() -> list[sa.Column[object]]:
-    names = ("read", "delivered", "filtered", "dead_lettered")
-    return [sa.Column(name, sa.BigInteger, nullable=False) for name in names]
+TOTALS = ("read", "delivered", "filtered", "dead_lettered", "batches", "rejected", "skipped", "sent")
+"""Columns that sum up receipts: records by fate, then batches by fate."""
+
+
+def _totals(nullable: bool = False) -> list[sa.Column[object]]:
+    return [sa.Column(name, sa.BigInteger, nullable=nullable) for name in TOTALS]
 
 
 ledger = sa.Table(
@@ -77,6 +80,7 @@ pipeline = sa.Table(
     sa.Column("document", _json),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("adopted", sa.String(36)),
+    sa.Column("collected_to", sa.BigInteger),
 )
 
 lease = sa.Table(
@@ -103,6 +107,10 @@ partition = sa.Table(
     sa.Column("side_end", sa.BigInteger),
     sa.Column("bound", sa.BigInteger),
     sa.Column("state", _json, nullable=False),
+    sa.Column("low", sa.BigInteger, nullable=False),
+    sa.Column("moved_at", UtcTime),
+    sa.Column("marked_at", UtcTime),
+    *_totals(),
 )
 
 generation = sa.Table(
@@ -116,6 +124,19 @@ generation = sa.Table(
     sa.Column("started_at", UtcTime, nullable=False),
     sa.Column("ended_at", UtcTime),
     sa.Column("reason", sa.Text),
+    sa.Column("single_from", sa.BigInteger),
+    *_totals(nullable=True),
+)
+
+mark = sa.Table(
+    "ckpt_mark",
+    metadata,
+    _pipeline(),
+    sa.Column("partition", sa.Text, primary_key=True),
+    sa.Column("at", UtcTime, primary_key=True),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("committed", sa.BigInteger, nullable=False),
+    sa.Column("planned_end", sa.BigInteger, nullable=False),
 )
 
 batch = sa.Table(
@@ -162,11 +183,8 @@ receipt = sa.Table(
     sa.Column("partition", sa.Text, primary_key=True),
     sa.Column("range_start", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("range_end", sa.BigInteger, nullable=False),
-    *_counts(),
-    sa.Column("batches", sa.BigInteger, nullable=False),
-    sa.Column("rejected", sa.BigInteger, nullable=False),
-    sa.Column("skipped", sa.BigInteger, nullable=False),
-    sa.Column("sent", sa.BigInteger, nullable=False),
+    *_totals(),
+    sa.Column("at", UtcTime),
     sa.CheckConstraint("range_start < range_end", name="ckpt_receipt_range"),
 )
 

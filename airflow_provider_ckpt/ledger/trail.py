@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import Batch, Counts, Verdict
-from airflow_provider_ckpt.core.ranges import Range, merge
+from airflow_provider_ckpt.core.batch import Batch, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger.records import Lease
 
@@ -55,12 +54,22 @@ def tally(events: Iterable[Event]) -> dict[str, int]:
     return totals
 
 
-def spans(batches: Iterable[Batch]) -> dict[str, list[list[int]]]:
-    """The ranges of batches by partition, merged."""
-    by_partition: dict[str, list[Range]] = {}
-    for batch in batches:
-        by_partition.setdefault(batch.key.partition, []).append(batch.range)
-    return {name: [[r.start, r.end] for r in merge(ranges)] for name, ranges in sorted(by_partition.items())}
+def spans(items: Iterable[Batch | Receipt]) -> dict[str, list[list[int]]]:
+    """The ranges of batches or receipts by partition, those that touch merged."""
+    by_partition: dict[str, list[list[int]]] = {}
+    for item in items:
+        by_partition.setdefault(item.key.partition, []).append([item.range.start, item.range.end])
+    return {name: _merge(ranges) for name, ranges in sorted(by_partition.items())}
+
+
+def _merge(ranges: list[list[int]]) -> list[list[int]]:
+    merged: list[list[int]] = []
+    for start, end in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([start, end])
+    return merged
 
 
 def total(counts: Iterable[Counts]) -> dict[str, int]:

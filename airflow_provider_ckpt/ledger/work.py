@@ -18,6 +18,8 @@ from airflow_provider_ckpt.ledger import bulk, store, tables, trail
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger.records import Lease
 
+Touch = Iterable[str] | Mapping[str, Iterable[int]] | None
+
 
 class Work:
     """What a command sees and changes.
@@ -25,11 +27,12 @@ class Work:
     :param connection: inside the command's transaction
     :param lease: checked here, under the row's lock, which lasts to the end of the transaction
     :param now: UTC; stamps events and attempts
-    :param touch: partitions whose batches the command may change; None is all of them
+    :param touch: partitions whose batches the command may change; None is all of them. Where it maps them to numbers,
+        only the batches that those name are loaded, and what decides how far the checkpoint moves
     :raises StaleEpochError: if the lease is no longer ours
     """
 
-    def __init__(self, connection: Connection, lease: Lease, now: datetime, touch: Iterable[str] | None = None) -> None:
+    def __init__(self, connection: Connection, lease: Lease, now: datetime, touch: Touch = None) -> None:
         leases.check(connection, lease.pipeline, lease.epoch, lease.owner)
         self.connection = connection
         self.lease = lease
@@ -40,7 +43,7 @@ class Work:
         ).one()
         self._before = (Phase(phase), generation)
         self.touched = None if touch is None else frozenset(touch)
-        self.stored = store.load(connection, lease.pipeline, Phase(phase), batches_of=self.touched)
+        self.stored = store.load(connection, lease.pipeline, Phase(phase), batches_of=touch)
         self.machine = PipelineMachine(
             (item.partition for item in self.stored.values()), phase=Phase(phase), generation=generation
         )

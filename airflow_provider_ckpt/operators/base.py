@@ -22,11 +22,14 @@ from airflow_provider_ckpt.core.errors import (
     LedgerUnavailableError,
 )
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger, resolve_connection
+from airflow_provider_ckpt.operators.last_will import let_go
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+    from airflow_provider_ckpt.ledger.records import Lease
     from airflow_provider_ckpt.replication.setup import Setup
 
 Declaration = str | Path | Mapping[str, Any] | Pipeline
@@ -48,11 +51,19 @@ class CkptOperator(BaseOperator):
         self.pipeline = _portable(pipeline)
         self.ckpt_conn_id = ckpt_conn_id
         self._engine: SubmitEngine | None = None
+        self._held: tuple[Ledger, Lease] | None = None
+        self._killed = False
 
     def on_kill(self) -> None:
-        """Stop Spark. What it had in hand is unknown then, and the next run finds out."""
+        """Stop Spark, then try to record that its attempts are cancelled and let go of the lease; 2 s each at most.
+
+        What Spark had in hand is unknown then. The next run finds out, whether this was recorded or not.
+        """
+        self._killed = True
         if self._engine is not None:
             self._engine.kill()
+        if self._held is not None:
+            let_go(*self._held)
 
     def load_pipeline(self) -> Pipeline:
         """The pipeline, from its declaration.
@@ -79,9 +90,18 @@ class CkptOperator(BaseOperator):
             pipeline = self.load_pipeline()
             with open_ledger(self.ckpt_conn_id) as ledger:
                 run = context["dag_run"]
-                yield Setup(pipeline, ledger, resolve_connection, of_dag_run(run.dag_id, run.run_id, pipeline.name))
+                owner = of_dag_run(run.dag_id, run.run_id, pipeline.name)
+
+                def hold(lease: Lease) -> None:
+                    self._held = ledger, lease
+
+                yield Setup(pipeline, ledger, resolve_connection, owner, hold)
         except CkptError as error:
+            if self._killed:
+                raise AirflowException("The task was killed; the next run carries on from the checkpoint.") from error
             raise airflow_error(error) from error
+        finally:
+            self._held = None
 
     def make_engine(self, pipeline: Pipeline) -> SubmitEngine:
         """The engine that runs Spark; nothing is started before its first wave. ``on_kill`` stops it."""

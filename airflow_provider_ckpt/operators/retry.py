@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BranchMixIn, conf
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.core.policy import Route
 from airflow_provider_ckpt.operators.step import CkptStepOperator
@@ -13,12 +14,14 @@ from airflow_provider_ckpt.operators.step import CkptStepOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_ckpt.replication.setup import Setup
+
 
 class CkptRetryOperator(CkptStepOperator, BranchMixIn):
     """Run the batches that wait for another round, settle, release the lease, and branch on the run as a whole.
 
     :param branches: the task id of each route that may follow
-    :param deferrable: wait in the triggerer between rounds, not in a worker's slot
+    :param deferrable: wait in the triggerer between rounds, not in a worker's slot; the lease is renewed either way
     """
 
     inherits_from_skipmixin = True
@@ -38,9 +41,13 @@ class CkptRetryOperator(CkptStepOperator, BranchMixIn):
         """Run it."""
         return self._pass(context, self.previous(context))
 
-    def resume(self, context: Context, event: Any, before: dict[str, Any]) -> dict[str, Any]:
-        """Go on after the triggerer has waited for the next round."""
-        del event
+    def resume(self, context: Context, event: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+        """Go on after the triggerer has waited for the next round.
+
+        :raises AirflowFailException: if another run took over meanwhile
+        """
+        if "stale" in event:
+            raise AirflowFailException(event["stale"])
         return self._pass(context, before)
 
     def _pass(self, context: Context, before: dict[str, Any]) -> dict[str, Any]:
@@ -53,17 +60,30 @@ class CkptRetryOperator(CkptStepOperator, BranchMixIn):
                 due = run.next_due()
             handed = self.report(context, run, before, release=due is None)
         if due is not None:
-            self._wait(due, handed)
+            self._wait(due, setup, handed)
         return self._branch(context, handed)
 
     def _is_early(self, due: datetime | None) -> bool:
-        return self.deferrable and due is not None and due > datetime.now(UTC)
+        """Whether a round is too far away to wait for it in place."""
+        if not self.deferrable or due is None:
+            return False
+        from airflow_provider_ckpt.triggers.next_round import SHORTEST_WAIT
 
-    def _wait(self, due: datetime, handed: dict[str, Any]) -> None:
-        from airflow.providers.standard.triggers.temporal import DateTimeTrigger
+        return due > datetime.now(UTC) + SHORTEST_WAIT
+
+    def _wait(self, due: datetime, setup: Setup, handed: dict[str, Any]) -> None:
+        from airflow_provider_ckpt.triggers.next_round import NextRoundTrigger
 
         self.log.info("the next round is due at %s", due.isoformat(timespec="seconds"))
-        self.defer(trigger=DateTimeTrigger(moment=due), method_name="resume", kwargs={"before": handed})
+        trigger = NextRoundTrigger(
+            pipeline=setup.pipeline.name,
+            epoch=handed["epoch"],
+            owner=setup.owner,
+            ckpt_conn_id=self.ckpt_conn_id,
+            moment=due,
+            every=setup.pipeline.lease.ttl.total_seconds() / 3,
+        )
+        self.defer(trigger=trigger, method_name="resume", kwargs={"before": handed})
 
     def _branch(self, context: Context, handed: dict[str, Any]) -> dict[str, Any]:
         chosen = [Route(name) for name in handed["summary"]["route"]]

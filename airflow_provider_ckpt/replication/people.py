@@ -1,20 +1,22 @@
-"""People's acts that need the sink: rewind, force stop, and adopting another ledger's receipts.
+"""People's acts that need sink or source: rewind, force stop, recovery, and adopting another ledger's receipts.
 
 Semantics, sections 2 to 4. Each acquires under a new epoch, fences and reconciles like a run, acts, and releases.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.recovery import Why
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.setup import Opened, Setup
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.core.acts import Act
     from airflow_provider_ckpt.core.batch import BatchKey
     from airflow_provider_ckpt.ledger.records import ActResult
 
@@ -56,6 +58,47 @@ def position_of_batch(setup: Setup, key: BatchKey) -> dict[str, int]:
     )
 
 
+def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) -> dict[str, Any]:
+    """Find what is unaccounted for above the low watermark, and have it read again (Wave's recovery).
+
+    Records that turned up late in a range are known by their number only. An upsert sink takes the whole range once
+    more; an append sink would double those that it has, so there they are only listed.
+
+    :param dry_run: find, and ask for nothing
+    :returns: what is missing, what became of it, and what is left for a person; JSON-ready
+    """
+    pipeline = setup.pipeline
+    opened = Opened(setup)
+
+    def shown(partition: str, ranges: Sequence[Range]) -> Sequence[int]:
+        return opened.source.count(partition, ranges) or [0] * len(ranges)
+
+    try:
+        window = pipeline.recovery.window if opened.source.late() else None
+        found = setup.ledger.recovery_plan(
+            pipeline.name, settle_lag=pipeline.recovery.settle_lag, window=window, shown=shown
+        )
+    finally:
+        opened.close()
+    committed = {name: record.partition.committed for name, record in setup.ledger.partitions(pipeline.name).items()}
+    wanted = [item for item in found if item.range.end <= committed[item.partition]]
+    if pipeline.sink.mode != "upsert":
+        wanted = [item for item in wanted if item.why is not Why.LATE]
+    result = None
+    if wanted and not dry_run:
+        act = Act(ActKind.RECOVER, spans=tuple((item.partition, item.range) for item in wanted))
+        result = setup.ledger.act(pipeline.name, act, who=who, why=why, is_dead=owners.is_dead)
+    return {
+        "pipeline": pipeline.name,
+        "dry_run": dry_run,
+        "missing": [item.to_json() for item in found],
+        "to_be_read_again": [item.to_json() for item in wanted],
+        "applied": result is not None and result.applied,
+        "intent": None if result is None else result.intent,
+        "left": [item.to_json() for item in found if item not in wanted],
+    }
+
+
 def adopt(setup: Setup, ledger_id: str, *, who: str, why: str) -> None:
     """Go on where another ledger left off: its receipts in the sink are this pipeline's own from now on.
 
@@ -70,6 +113,12 @@ def adopt(setup: Setup, ledger_id: str, *, who: str, why: str) -> None:
         claims = opened.sink.claims()
     finally:
         opened.close()
+    if setup.sink_id in claims.ledgers - {ledger_id}:
+        raise ConfigError(
+            f"the sink holds receipts of this pipeline under {setup.sink_id} already; two histories cannot become one.",
+            pipeline=setup.pipeline.name,
+            hint="Give this pipeline another name or target.",
+        )
     if ledger_id not in claims.ledgers:
         raise ConfigError(
             f"the sink holds no receipts of ledger {ledger_id} for this pipeline.",

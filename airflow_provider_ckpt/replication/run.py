@@ -7,7 +7,8 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Receipt
@@ -55,6 +56,11 @@ class Run:
         """The lease's epoch."""
         return self.lease.epoch
 
+    @cached_property
+    def window(self) -> timedelta | None:
+        """How far the low watermark stays behind the checkpoint: as far as late records may turn up, if they may."""
+        return self.pipeline.recovery.window if self.source.late() else None
+
     def check(self) -> None:
         """Raise if the lease was lost.
 
@@ -72,7 +78,7 @@ class Run:
     def reconcile(self) -> None:
         """Settle what has a receipt; behind the fence, attempts of older epochs that have none go back to planned."""
         with self.step("reconcile"):
-            found = self.ledger.reconcile(self.lease, self.receipts(), now=utcnow())
+            found = self.ledger.reconcile(self.lease, self.receipts(), now=utcnow(), window=self.window)
             self.summary.settled([*found.acked, *found.imported])
         if found.acked or found.imported or found.fenced:
             log.info(

@@ -185,7 +185,12 @@ class Waves:
     def _settle(self, outcomes: Sequence[Outcome], started: float) -> None:
         with self._run.step("settle"):
             settlement = self._run.ledger.settle(
-                self._run.lease, outcomes, now=utcnow(), policy=self._pipeline.policy, unit=self._unit
+                self._run.lease,
+                outcomes,
+                now=utcnow(),
+                policy=self._pipeline.policy,
+                unit=self._unit,
+                window=self._run.window,
             )
         self._count(outcomes, settlement)
         seconds = time.monotonic() - started
@@ -232,6 +237,7 @@ class Waves:
             now=utcnow(),
             alone=alone,
             limit=self._pipeline.retry.rounds,
+            window=self._run.window,
         )
         self._run.summary.settled(settlement.acked)
         self._run.summary.erred({error.type.value: 1})

@@ -1,7 +1,7 @@
 """The run directory (mode 0700): how the process that holds the lease and the Spark driver talk through files.
 
-``job.json`` (0600, holds passwords, removed by the driver once read); ``waves.jsonl``, appended by the lease holder;
-``replies.jsonl``, appended by the driver. A line counts once its newline is there.
+``job.json`` (0600, holds passwords, gone before the driver looks into what it read); ``waves.jsonl``, appended by the
+lease holder; ``replies.jsonl``, appended by the driver. A line counts once its newline is there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.wave import Outcome, Wave
@@ -24,27 +24,23 @@ _PAUSE = 0.02
 class Lines:
     """Reads whole lines from a file that another process appends to.
 
-    :param path: may not exist yet
+    :param path: may not exist yet, or no more: then nothing is said
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: IO[bytes] | None = None
-        self._rest = b""
+        self._offset = 0
 
     def read(self) -> list[dict[str, Any]]:
         """What was appended since the last call, as JSON documents."""
-        if self._file is None:
-            if not self._path.exists():
-                return []
-            self._file = self._path.open("rb")
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                whole, newline, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return []
+        self._offset += len(whole) + len(newline)
+        return [json.loads(line) for line in whole.splitlines()]
 
 
 class DriverSide:
@@ -55,11 +51,11 @@ class DriverSide:
         self._waves = Lines(self._directory / _WAVES)
 
     def job(self) -> Job:
-        """Read the job and remove its file, which holds passwords."""
+        """Take the job; its file, which holds passwords, is gone even if the job cannot be used."""
         path = self._directory / _JOB
-        job = Job.from_json(json.loads(path.read_text()))
+        text = path.read_text()
         path.unlink()
-        return job
+        return Job.from_json(json.loads(text))
 
     def waves(self) -> Iterator[Wave]:
         """Waves as they come, until told to stop."""
@@ -106,6 +102,10 @@ class ControlSide:
         with os.fdopen(descriptor, "w") as file:
             json.dump(job.to_json(), file)
 
+    def withdraw(self) -> None:
+        """Remove the job if the driver did not live to take it."""
+        (self._directory / _JOB).unlink(missing_ok=True)
+
     def send(self, wave: Wave) -> None:
         """Hand the driver a wave."""
         _append(self._directory / _WAVES, wave.to_json())
@@ -117,10 +117,6 @@ class ControlSide:
     def replies(self) -> list[dict[str, Any]]:
         """What the driver said since the last call."""
         return self._replies.read()
-
-    def close(self) -> None:
-        """Let go of the files."""
-        self._replies.close()
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:

@@ -148,6 +148,9 @@ def test_a_killed_task_leaves_no_spark_behind_and_the_next_run_loses_nothing(
         assert time.monotonic() < deadline, left
         time.sleep(0.2)
     assert airflow.wait("single", run_id) == "failed"
+    log = airflow.task_log("single", run_id, "replicate")
+    assert status(airflow, "single")["lease"]["held"] is False, log
+    assert "open attempts are cancelled, the lease is free" in log
 
     run(airflow, "single")
 

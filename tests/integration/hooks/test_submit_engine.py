@@ -89,14 +89,30 @@ def test_spark_starts_with_its_secrets_out_of_sight_and_its_loss_is_told(tmp_pat
         assert list(ready.columns) == [("b", "bigint")]
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
         assert not (directory / "job.json").exists()
-        assert stat.S_IMODE((directory / "spark.properties").stat().st_mode) == 0o600
+        assert not (directory / "spark.properties").exists()
+        assert list(directory.glob("blockmgr-*"))
         assert spark
         assert not [line for line in spark.values() if _SECRET in line]
 
         for pid, line in spark.items():
             if "java" in line:
                 os.kill(pid, signal.SIGKILL)
-        with pytest.raises(EngineError, match="Spark ended unexpectedly"):
+        with pytest.raises(EngineError, match="Spark ended unexpectedly: it was killed by SIGKILL"):
+            engine.run(Wave(1, [[BatchTask(BatchKey(1, "files", 0), Range(0, 5), 1)]], 5), _go_on)
+    finally:
+        engine.kill()
+
+
+def test_a_killed_driver_is_told_by_its_signal(tmp_path: Path, runs: Path) -> None:
+    pipeline = _pipeline(tmp_path)
+    engine = SubmitEngine(pipeline)
+    engine.start(_job(pipeline))
+    try:
+        engine.ready(_go_on)
+        for pid, line in _processes(str(runs)).items():
+            if "java" not in line:
+                os.kill(pid, signal.SIGKILL)
+        with pytest.raises(EngineError, match="exit status 137, that is SIGKILL"):
             engine.run(Wave(1, [[BatchTask(BatchKey(1, "files", 0), Range(0, 5), 1)]], 5), _go_on)
     finally:
         engine.kill()
@@ -121,7 +137,7 @@ def test_a_spark_that_cannot_start_says_why(tmp_path: Path, runs: Path) -> None:
     engine = SubmitEngine(pipeline)
     engine.start(_job(pipeline))
     try:
-        with pytest.raises(EngineError, match="local\\[nonsense"):
+        with pytest.raises(EngineError, match=r"exit status 1; .*local\[nonsense"):
             engine.ready(_go_on)
     finally:
         engine.kill()

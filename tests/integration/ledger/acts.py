@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, SourcePartition
+from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.partition import Partition
@@ -14,7 +15,7 @@ from airflow_provider_ckpt.core.policy import Policy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.records import Lease, Reconciliation, Settlement
+from airflow_provider_ckpt.ledger.records import ActResult, Lease, PartitionRecord, Reconciliation, Settlement
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TTL = timedelta(seconds=60)
@@ -50,18 +51,28 @@ def failed(batch: Batch, error: ErrorInfo = TRANSIENT) -> Outcome:
 
 
 class Acts:
-    """A run of one pipeline.
+    """A run of one pipeline, under a clock that only a test moves.
 
     :param owner: holds the lease from the start
     """
 
+    now: datetime
+    window: timedelta | None = None
+
     def __init__(self, ledger: Ledger, owner: str = "first", pipeline: str = "orders") -> None:
         self.ledger = ledger
+        self.now = NOW
         self.lease: Lease = ledger.acquire(pipeline, owner, TTL)
 
     def start(self, *names: str, base: int = 0) -> Self:
         """Start partitions."""
-        self.ledger.start_partitions(self.lease, {SourcePartition(name, f"thing of {name}"): base for name in names})
+        sources = {SourcePartition(name, f"thing of {name}"): base for name in names}
+        self.ledger.start_partitions(self.lease, sources, now=self.now)
+        return self
+
+    def wait(self, **time: float) -> Self:
+        """Let time pass, given as a timedelta takes it."""
+        self.now += timedelta(**time)
         return self
 
     def again(self, owner: str = "first") -> Self:
@@ -77,35 +88,59 @@ class Acts:
         for end in ends:
             planned.append(PlannedBatch(name, Range(at, end), end - at))
             at = end
-        return self.ledger.plan(self.lease, Plan(planned))
+        return self.ledger.plan(self.lease, Plan(planned), now=self.now)
 
-    def begin(self, batches: Iterable[Batch], *, now: datetime = NOW, at_most_once: bool = False) -> list[Batch]:
+    def begin(
+        self, batches: Iterable[Batch], *, now: datetime | None = None, at_most_once: bool = False
+    ) -> list[Batch]:
         """Open attempts."""
         keys = [batch.key for batch in batches]
-        return self.ledger.begin(self.lease, keys, now=now, run="run 1", at_most_once=at_most_once)
+        return self.ledger.begin(self.lease, keys, now=now or self.now, run="run 1", at_most_once=at_most_once)
 
     def send(self, *ends: int, name: str = "t") -> list[Batch]:
         """Plan and begin."""
         return self.begin(self.plan(*ends, name=name))
 
-    def settle(self, *outcomes: Outcome, policy: Policy | None = None, now: datetime = NOW) -> Settlement:
+    def deliver(self, *ends: int, name: str = "t") -> Settlement:
+        """Plan, begin and settle."""
+        return self.settle(*map(delivered, self.send(*ends, name=name)))
+
+    def settle(self, *outcomes: Outcome, policy: Policy | None = None, now: datetime | None = None) -> Settlement:
         """Settle, without jitter."""
-        return self.ledger.settle(self.lease, outcomes, now=now, policy=policy or Policy(), unit=lambda: 0.0)
+        return self.ledger.settle(
+            self.lease,
+            outcomes,
+            now=now or self.now,
+            policy=policy or Policy(),
+            unit=lambda: 0.0,
+            window=self.window,
+        )
 
     def reconcile(self, *receipts: Receipt) -> Reconciliation:
         """Reconcile with a sink that holds just these receipts."""
-        return self.ledger.reconcile(self.lease, receipts, now=NOW)
+        return self.ledger.reconcile(self.lease, receipts, now=self.now, window=self.window)
 
     def lost(
         self, *lanes: Sequence[Batch], receipts: Sequence[Receipt] = (), alone: bool = False, limit: int = 3
     ) -> Settlement:
         """Lose Spark."""
         keys = [[batch.key for batch in lane] for lane in lanes]
-        return self.ledger.lost(self.lease, keys, receipts, now=NOW, alone=alone, limit=limit)
+        return self.ledger.lost(self.lease, keys, receipts, now=self.now, alone=alone, limit=limit, window=self.window)
+
+    def act(self, kind: ActKind, *batches: Batch, **more: Any) -> ActResult:
+        """A person's act that waits for the holder of the lease, who applies it behind the fence."""
+        act = Act(kind, tuple(batch.key for batch in batches), **more)
+        self.ledger.act(self.lease.pipeline, act, who="ann", why="because")
+        (result,) = self.ledger.apply_intents(self.lease, now=self.now, behind_fence=True)
+        return result
+
+    def record(self, name: str = "t") -> PartitionRecord:
+        """The stored partition."""
+        return self.ledger.partitions(self.lease.pipeline)[name]
 
     def partition(self, name: str = "t") -> Partition:
         """The stored state."""
-        return self.ledger.partitions(self.lease.pipeline)[name].partition
+        return self.record(name).partition
 
     def batch(self, key: BatchKey) -> Batch:
         """A stored batch."""
@@ -119,6 +154,11 @@ class Acts:
         """Range receipts: start, end, batches, delivered."""
         found = self.ledger.receipts(self.lease.pipeline)
         return [(r.range.start, r.range.end, r.batches, r.counts.delivered) for r in found]
+
+    def spans(self, generation: int = 1, name: str = "t") -> list[tuple[int, int]]:
+        """The ranges of the receipts of one generation of a partition."""
+        found = self.ledger.receipts(self.lease.pipeline)
+        return [(r.range.start, r.range.end) for r in found if (r.generation, r.partition) == (generation, name)]
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
         """The audit trail's events of some kinds."""

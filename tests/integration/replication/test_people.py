@@ -14,11 +14,11 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.people import adopt, carry_out, position_of_batch
+from airflow_provider_ckpt.replication.people import adopt, carry_out, position_of_batch, recover
 from airflow_provider_ckpt.replication.session_engine import SessionEngine
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger
-from tests.services.tables import add_rows, scalar
+from tests.services.tables import add_rows, execute, scalar
 
 PARTITION = "public.orders"
 
@@ -200,3 +200,29 @@ def test_a_ledger_restored_from_an_old_backup_heals_itself_and_says_so(orders: R
         imported = [event["seq"] for event in ledger.events("orders") if event["kind"] == "receipt_imported"]
         assert imported == [10, 11, 12]
         assert clean(healed)
+
+
+def test_rows_that_turn_up_late_are_found_and_delivered_by_recovery(orders: Replication) -> None:
+    execute(orders.dsn, "CREATE TABLE visits (at timestamptz NOT NULL, id int PRIMARY KEY, who text)")
+    rows = "SELECT timestamptz '2024-03-01' + i * interval '1 minute', i, 'v' || i FROM generate_series({}, {}) i"
+    execute(orders.dsn, "INSERT INTO visits " + rows.format(1, 300))
+    execute(orders.dsn, "CREATE TABLE seen (at timestamptz, id int PRIMARY KEY, who text)")
+    visits = orders.changed(
+        name="visits",
+        source={"table": "visits", "cursor": "at"},
+        sink={"table": "seen", "mode": "upsert", "key": ["id"]},
+        recovery={"window": "7d", "settle_lag": "0s"},
+    )
+    visits.run()
+    execute(orders.dsn, "INSERT INTO visits VALUES ('2024-03-01 02:30:30Z', 9001, 'late')")
+    assert visits.run().records == Counts()
+
+    listed = recover(visits.setup(), dry_run=True, who="ann")
+    asked = recover(visits.setup(), dry_run=False, who="ann")
+    visits.run()
+
+    assert [(item["why"], item["read"], item["shown"]) for item in listed["missing"]] == [("late", 100, 101)]
+    assert asked["applied"]
+    assert scalar(orders.dsn, "SELECT count(*) FROM seen") == 301
+    assert recover(visits.setup(), dry_run=True, who="ann")["missing"] == []
+    assert visits.ledger.audit("visits")["violations"] == []

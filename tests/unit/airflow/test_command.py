@@ -49,6 +49,12 @@ def test_json_is_all_there_is_on_standard_output(capfd: pytest.CaptureFixture[st
     assert "10 batches" in err
 
 
+def test_yaml_is_a_document_too(capfd: pytest.CaptureFixture[str]) -> None:
+    command(table)(lambda args: {"read": 3})(Namespace(output="yaml", verbose=False))
+
+    assert capfd.readouterr().out == "read: 3\n"
+
+
 def test_a_person_gets_a_table(capfd: pytest.CaptureFixture[str]) -> None:
     command(table)(lambda args: 7)(TABLE)
 

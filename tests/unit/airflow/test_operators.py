@@ -244,21 +244,43 @@ def test_retry_defers_to_the_next_round_and_keeps_the_lease(monkeypatch: pytest.
     with pytest.raises(TaskDeferred) as deferred:
         task.task.execute(task.context)
 
-    assert deferred.value.trigger.moment == due
+    path, arguments = deferred.value.trigger.serialize()
+    assert path == "airflow_provider_ckpt.triggers.next_round.NextRoundTrigger"
+    assert arguments == {
+        "pipeline": "orders",
+        "epoch": 1,
+        "owner": "dag:replication/one/orders",
+        "ckpt_conn_id": "ckpt_default",
+        "moment": due,
+        "every": 20.0,
+    }
     assert deferred.value.method_name == "resume"
     assert run.executed == []
     assert run.released is False
 
 
-def test_retry_resumes_when_the_round_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = HeldRun(RunSummary("orders", 1, route=["done"]), [datetime.now(UTC), None])
+@pytest.mark.parametrize("seconds", [0, 8])
+def test_retry_resumes_when_the_round_is_due_or_nearly_so(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+    due = datetime.now(UTC) + timedelta(seconds=seconds)
+    run = HeldRun(RunSummary("orders", 1, route=["done"]), [due, None])
     task = Task(monkeypatch, "retry", run, deferrable=True)
 
-    skipped = task.skipped_by(lambda: task.task.resume(task.context, None, handed(route=["retry"])))
+    skipped = task.skipped_by(lambda: task.task.resume(task.context, {"due": "now"}, handed(route=["retry"])))
 
     assert skipped == {"dead_letters", "hold"}
     assert run.executed == [False]
     assert run.released is True
+
+
+def test_retry_fails_for_good_when_another_run_took_over_while_it_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = HeldRun(RunSummary("orders", 1))
+    task = Task(monkeypatch, "retry", run, deferrable=True)
+    task.context["ti"].try_number = 2
+
+    with pytest.raises(AirflowFailException, match="epoch 2 was granted"):
+        task.task.resume(task.context, {"stale": "epoch 2 was granted to another"}, handed(route=["retry"]))
+
+    assert run.executed == []
 
 
 def test_what_is_left_when_the_time_budget_is_over_chooses_no_leaf(monkeypatch: pytest.MonkeyPatch) -> None:

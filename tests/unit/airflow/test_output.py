@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from airflow_provider_ckpt.cli.output import show, write_json, write_table
+from airflow_provider_ckpt.cli.output import show, write_document, write_json, write_table, write_yaml
+from airflow_provider_ckpt.core.policy import Route
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,21 @@ def test_a_table_shows_every_row() -> None:
     assert "336,776" in out.getvalue()
     assert "dead [lettered]" in out.getvalue()
     assert "count" in out.getvalue()
+
+
+def test_yaml_keeps_numbers_and_order() -> None:
+    out = io.StringIO()
+    write_yaml({"seconds": 1.5, "batches": 12, "route": [Route.DONE], "why": "naïve: yes"}, out)
+
+    assert out.getvalue() == "seconds: 1.5\nbatches: 12\nroute:\n- done\nwhy: 'naïve: yes'\n"
+
+
+def test_a_document_is_a_table_of_what_is_single_and_one_for_each_list_of_records() -> None:
+    out = io.StringIO()
+    records = [{"batch": f"t#{number}", "error": None} for number in range(1002)]
+    write_document({"planned_to": 12, "gaps": [], "batches": records}, out)
+
+    assert "planned to   12" in out.getvalue()
+    assert "t#99 " in out.getvalue()
+    assert "t#100 " not in out.getvalue()
+    assert "batches: 902 more; -o json shows all" in out.getvalue()

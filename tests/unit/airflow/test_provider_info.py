@@ -39,7 +39,7 @@ def test_every_class_and_function_exists(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [m for kind in ("operators", "hooks") for part in INFO[kind] for m in part["python-modules"]]
+    "module", [m for kind in ("operators", "hooks", "triggers") for part in INFO[kind] for m in part["python-modules"]]
 )
 def test_every_module_exists(module: str) -> None:
     assert import_module(module).__doc__

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import stat
 from pathlib import Path
+
+import pytest
 
 from airflow_provider_ckpt.connectors.protocols import Connection, Shape, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
@@ -24,6 +28,21 @@ def _job() -> Job:
 def test_the_job_arrives_and_its_file_is_gone(tmp_path: Path) -> None:
     ControlSide(tmp_path).offer(_job())
     assert DriverSide(str(tmp_path)).job() == _job()
+    assert not (tmp_path / "job.json").exists()
+
+
+def test_the_job_s_file_is_gone_even_if_the_job_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"password": "hush"')
+    with pytest.raises(json.JSONDecodeError):
+        DriverSide(str(tmp_path)).job()
+    assert not (tmp_path / "job.json").exists()
+
+
+def test_a_job_that_no_driver_took_is_withdrawn(tmp_path: Path) -> None:
+    control = ControlSide(tmp_path)
+    control.offer(_job())
+    control.withdraw()
+    control.withdraw()
     assert not (tmp_path / "job.json").exists()
 
 
@@ -72,3 +91,11 @@ def test_a_line_counts_once_its_newline_is_there(tmp_path: Path) -> None:
         file.write(b": 2}\n")
         file.flush()
         assert lines.read() == [{"a": 2}]
+
+
+def test_a_directory_that_was_removed_says_nothing_more(tmp_path: Path) -> None:
+    DriverSide(str(tmp_path)).ready(4, [])
+    control = ControlSide(tmp_path)
+    assert len(control.replies()) == 1
+    shutil.rmtree(tmp_path)
+    assert control.replies() == []

@@ -1,0 +1,45 @@
+"""The arguments that commands share, as Airflow's parser wants them; light, since every ``airflow`` call imports it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.cli.cli_config import ARG_VERBOSE, Arg
+
+
+def arg(*flags: str, **options: Any) -> Arg:
+    """One argument; the options are those of ``argparse``."""
+    return Arg(flags, **options)  # type: ignore[no-untyped-call]
+
+
+def position(text: str) -> int:
+    """A source position; tables set thousands apart, so a person may paste one with its commas."""
+    return int(text.replace(",", ""))
+
+
+FILE = arg("file", help="the pipeline's YAML file")
+PIPELINE = arg("pipeline", help="the pipeline's name")
+BATCHES = arg("batch", nargs="+", metavar="BATCH", help="partition#seq, as `airflow ckpt inspect` shows it")
+DECLARATION = arg(
+    "--file", help="take the pipeline's declaration from this YAML file (default: the one that its newest run stored)"
+)
+PARTITION = arg("--partition", help="the source partition (default: the only one, where there is just one)")
+DRY_RUN = arg("--dry-run", action="store_true", help="show what would change, and change nothing")
+WHY = arg("--reason", help="why, kept in the audit trail with your name")
+MUST_SAY_WHY = arg("--reason", required=True, help="why: required, and kept in the audit trail with your name")
+YES = arg("-y", "--yes", action="store_true", help="do not ask")
+
+COMMON = (
+    arg(
+        "-o",
+        "--output",
+        help="table, or json or yaml: one document on standard output, everything else on standard error "
+        "(default: table)",
+        choices=("table", "json", "yaml"),
+        metavar="(table, json, yaml)",
+        default="table",
+    ),
+    arg("--ledger", help="the ledger's connection id (default: ckpt_default)", default="ckpt_default"),
+    ARG_VERBOSE,
+)
+"""What every command takes."""

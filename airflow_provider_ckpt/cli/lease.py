@@ -1,0 +1,51 @@
+"""``airflow ckpt lease PIPELINE``: who may run a pipeline; ``--break`` takes that right from its owner."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any, TextIO
+
+from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.cli.output import write_table
+from airflow_provider_ckpt.cli.person import who, why
+
+
+def _table(result: dict[str, Any], out: TextIO) -> None:
+    rows = [
+        ("pipeline", result["pipeline"]),
+        ("lease", "held" if result["held"] else "free"),
+        ("owner", result["owner"]),
+        *([("its process", "gone")] if result["owner_is_dead"] else []),
+        ("epoch", str(result["epoch"])),
+        ("until", result["expires"] if result["held"] else None),
+    ]
+    if result["broken"] is not None:
+        nothing = "no, a dry run" if result["dry_run"] else "no: nobody has it"
+        rows.append(("broken", "yes" if result["broken"] else nothing))
+    write_table(rows, out)
+
+
+@command(_table)
+def lease(args: Namespace) -> dict[str, Any]:
+    """Who holds the lease; after ``--break``, who held it, and the epoch that shut them out."""
+    from airflow_provider_ckpt.ledger_location import open_ledger
+    from airflow_provider_ckpt.replication.owner import is_dead
+
+    reason = why(args, required_by="lease --break" if args.break_lease else None)
+    with open_ledger(args.ledger) as ledger:
+        found: dict[str, Any] = ledger.status(args.pipeline)["lease"]
+        owner = found["owner"]
+        result = {
+            "pipeline": args.pipeline,
+            **found,
+            "owner_is_dead": owner is not None and is_dead(owner),
+            "broken": None,
+            "dry_run": args.dry_run,
+        }
+        if args.break_lease:
+            result["broken"] = owner is not None and not args.dry_run
+            if result["broken"]:
+                assert reason is not None
+                broken = ledger.break_lease(args.pipeline, who=who(), why=reason)
+                result["held"], result["epoch"] = False, broken.epoch
+        return result

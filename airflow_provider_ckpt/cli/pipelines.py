@@ -1,0 +1,107 @@
+"""``airflow ckpt pipeline list``, ``show`` and ``delete``: the pipelines that the ledger knows."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any, TextIO
+
+from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.cli.output import write_document, write_table, write_yaml
+from airflow_provider_ckpt.cli.person import confirm, who, why
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+
+
+def _list(result: list[dict[str, Any]], out: TextIO) -> None:
+    rows = [
+        (
+            item["pipeline"],
+            item["phase"],
+            item["lease"] or "free",
+            item["partitions"],
+            item["batches"],
+            item["dead_letters"],
+        )
+        for item in result
+    ]
+    write_table(
+        rows, out, ("pipeline", "phase", "lease", "partitions", "batches beyond the checkpoint", "dead letters")
+    )
+
+
+@command(_list)
+def list_all(args: Namespace) -> list[dict[str, Any]]:
+    """Every pipeline in a line."""
+    from airflow_provider_ckpt.ledger_location import open_ledger
+
+    with open_ledger(args.ledger) as ledger:
+        return [_line(ledger.status(name)) for name in ledger.pipelines()]
+
+
+def _line(status: dict[str, Any]) -> dict[str, Any]:
+    lease = status["lease"]
+    return {
+        "pipeline": status["pipeline"],
+        "phase": status["phase"],
+        "generation": status["generation"],
+        "lease": lease["owner"] if lease["held"] else None,
+        "partitions": len(status["partitions"]),
+        "batches": status["batches"],
+        "dead_letters": sum(status["dead_letters"].values()),
+    }
+
+
+def _show(result: dict[str, Any], out: TextIO) -> None:
+    write_document({name: result[name] for name in ("pipeline", "phase", "ledger", "sink_id")}, out)
+    partitions = result["partitions"]
+    write_table(
+        [
+            (part["id"], str(part["generation"]), part["base"], part["committed"], part["identity"])
+            for part in partitions
+        ],
+        out,
+        ("partition", "generation", "base", "checkpoint", "started on"),
+    )
+    if result["declaration"] is None:
+        out.write("It has no declaration: no run has got that far.\n")
+    else:
+        write_yaml(result["declaration"], out)
+
+
+@command(_show)
+def show(args: Namespace) -> dict[str, Any]:
+    """A pipeline's declaration as its newest run stored it, and the partitions that it has."""
+    from airflow_provider_ckpt.ledger_location import open_ledger
+
+    with open_ledger(args.ledger) as ledger:
+        status = ledger.status(args.pipeline)
+        kept = ("pipeline", "ledger", "phase", "generation", "partitions", "declaration")
+        return {name: status[name] for name in kept} | {"sink_id": ledger.sink_id(args.pipeline)}
+
+
+@command(write_document)
+def delete(args: Namespace) -> dict[str, Any]:
+    """Forget a pipeline; what the sink holds stays, and so does the audit trail."""
+    from airflow_provider_ckpt.ledger_location import open_ledger
+    from airflow_provider_ckpt.replication.owner import is_dead
+
+    reason = why(args, required_by="pipeline delete")
+    assert reason is not None
+    with open_ledger(args.ledger) as ledger:
+        result = _held(ledger, args.pipeline) | {"deleted": not args.dry_run, "dry_run": args.dry_run, "reason": reason}
+        if not args.dry_run:
+            confirm(args, f"Forget pipeline {args.pipeline}, its checkpoints and its receipts?")
+            ledger.forget(args.pipeline, who=who(), why=reason, is_dead=is_dead)
+        return result
+
+
+def _held(ledger: Ledger, pipeline: str) -> dict[str, Any]:
+    """What the ledger would lose."""
+    status = ledger.status(pipeline)
+    return {
+        "pipeline": pipeline,
+        "checkpoints": {part["id"]: part["committed"] for part in status["partitions"]},
+        "batches": status["batches"],
+        "dead_letters": sum(status["dead_letters"].values()),
+    }

@@ -1,0 +1,74 @@
+"""``airflow ckpt recover`` and ``adopt``: making the ledger whole again after something was lost."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.cli.output import write_document
+from airflow_provider_ckpt.cli.person import who, why
+from airflow_provider_ckpt.cli.progress import progress
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.replication.setup import Setup
+
+
+@command(write_document)
+def recover(args: Namespace) -> dict[str, Any]:
+    """Find what is unaccounted for, and plan it again."""
+    from airflow_provider_ckpt.cli.setup import setup_of
+    from airflow_provider_ckpt.ledger_location import open_ledger
+    from airflow_provider_ckpt.replication import people
+
+    with open_ledger(args.ledger) as ledger, progress(f"Recovering {args.pipeline}"):
+        return people.recover(setup_of(args, ledger), dry_run=args.dry_run, who=who(), why=why(args))
+
+
+@command(write_document)
+def adopt(args: Namespace) -> dict[str, Any]:
+    """Go on under another ledger's receipts in the sink."""
+    from airflow_provider_ckpt.cli.setup import setup_of
+    from airflow_provider_ckpt.ledger_location import open_ledger
+    from airflow_provider_ckpt.replication import people
+
+    reason = why(args, required_by="adopt")
+    assert reason is not None
+    with open_ledger(args.ledger) as ledger:
+        if args.file is None and args.pipeline not in ledger.pipelines():
+            raise ConfigError(
+                f"this ledger has never run {args.pipeline!r}.", hint="Name the pipeline's declaration with --file."
+            )
+        setup = setup_of(args, ledger)
+        before = setup.sink_id
+        if args.dry_run:
+            _require_claimed(setup, args.ledger_id)
+        else:
+            people.adopt(setup, args.ledger_id, who=who(), why=reason)
+        return {
+            "pipeline": args.pipeline,
+            "adopted": not args.dry_run,
+            "dry_run": args.dry_run,
+            "before": before,
+            "after": args.ledger_id,
+            "who": who(),
+            "reason": reason,
+        }
+
+
+def _require_claimed(setup: Setup, ledger_id: str) -> None:
+    """What adopting would check, without touching anything."""
+    from airflow_provider_ckpt.replication.setup import Opened
+
+    opened = Opened(setup)
+    try:
+        ledgers = opened.sink.claims().ledgers
+    finally:
+        opened.close()
+    if ledger_id not in ledgers:
+        raise ConfigError(
+            f"the sink holds no receipts of ledger {ledger_id} for this pipeline.",
+            pipeline=setup.pipeline.name,
+            hint=f"It holds those of: {', '.join(sorted(ledgers)) or 'none'}.",
+        )

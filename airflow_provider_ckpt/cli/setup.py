@@ -1,0 +1,65 @@
+"""What a use case is given: the pipeline's declaration, from a file or as its newest run stored it, and the ledger."""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+    from airflow_provider_ckpt.replication.setup import Setup
+
+log = logging.getLogger(__name__)
+
+
+def read(file: str | PathLike[str]) -> Pipeline:
+    """The pipeline that a file declares; says what a person should know about it.
+
+    :raises ConfigError: if it does not hold
+    """
+    from airflow_provider_ckpt.config.load import load, warnings
+
+    pipeline = load(file)
+    for warning in warnings(pipeline):
+        log.warning("%s: %s", file, warning)
+    return pipeline
+
+
+def make(pipeline: Pipeline, ledger: Ledger) -> Setup:
+    """The setup of a command: Airflow's connections, and a lease of this very process."""
+    from airflow_provider_ckpt.ledger_location import resolve_connection
+    from airflow_provider_ckpt.replication.owner import of_this_process
+    from airflow_provider_ckpt.replication.setup import Setup
+
+    return Setup(pipeline, ledger, resolve_connection, of_this_process())
+
+
+def setup_of(args: Namespace, ledger: Ledger) -> Setup:
+    """The setup of the pipeline that ``args.pipeline`` names; ``args.file``, where given, declares it.
+
+    :raises ConfigError: if the file declares another one, or none is given and none is stored
+    """
+    if args.file is None:
+        return make(_stored(args.pipeline, ledger), ledger)
+    pipeline = read(args.file)
+    if pipeline.name != args.pipeline:
+        raise ConfigError(
+            f"{args.file} declares pipeline {pipeline.name!r}, not {args.pipeline!r}.", hint="Name the right file."
+        )
+    return make(pipeline, ledger)
+
+
+def _stored(name: str, ledger: Ledger) -> Pipeline:
+    from airflow_provider_ckpt.config.load import build
+
+    document = ledger.status(name)["declaration"]
+    if document is None:
+        raise ConfigError(
+            "the ledger holds no declaration: it never ran.", pipeline=name, hint="Name its file with --file."
+        )
+    return build(document, f"the stored declaration of {name} (--file replaces it)")

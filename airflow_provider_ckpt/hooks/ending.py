@@ -1,0 +1,57 @@
+"""Why Spark ended, in one line for a person: how its process ended, and the last error among what it printed."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable
+
+_ERROR = re.compile(r"(Error|Exception|ERROR|FATAL|\b[Ee]rror)\b")
+_NOISE = re.compile(
+    r"at .+\(.*\)$"  # frames of a Java stack trace
+    r"|\.\.\. \d+ more$"
+    r"|File \".*\", line \d+|Traceback "
+    r"|[~^\s]*$"
+    r"|.{0,40}\b(TRACE|DEBUG|INFO|WARN|WARNING)\b"
+    r"|Setting (Spark|default) log level|To adjust logging level|Using Spark's default log4j"
+    r"|Picked up \w+_OPTIONS"
+)
+_LONGEST = 400
+
+
+def why(status: int | None, lines: Iterable[str], error: BaseException | None = None) -> str:
+    """What to tell of a Spark that ended by itself.
+
+    :param status: exit status of ``spark-submit``, negative for a signal; None if it was never started
+    :param lines: what it printed last, free of secrets
+    :param error: what kept it from being started
+    """
+    if status is None:
+        return f"spark-submit could not be started: {_first_line(error)}"
+    told = [line for line in (line.strip(" :") for line in lines) if not _NOISE.match(line)]
+    errors = [line for line in told if _ERROR.search(line)]
+    if errors:
+        return f"{_how(status)}; the last error it printed: {errors[-1][:_LONGEST]}"
+    if told and _signal(status) is None:
+        return f"{_how(status)}; it printed last: {told[-1][:_LONGEST]}"
+    return _how(status)
+
+
+def _how(status: int) -> str:
+    """A process under ``spark-submit`` that a signal killed becomes a status above 128, as in a shell."""
+    number = _signal(status)
+    if number is None:
+        return f"exit status {status}"
+    cause = ", as the kernel does when memory runs out" if number is signal.SIGKILL else ""
+    if status < 0:
+        return f"it was killed by {number.name}{cause}"
+    return f"exit status {status}, that is {number.name}{cause}"
+
+
+def _signal(status: int) -> signal.Signals | None:
+    number = -status if status < 0 else status - 128
+    return signal.Signals(number) if number in set(signal.Signals) else None
+
+
+def _first_line(error: BaseException | None) -> str:
+    return next(iter(str(error or "").splitlines()), type(error).__name__)

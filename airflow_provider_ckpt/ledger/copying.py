@@ -1,0 +1,57 @@
+"""PostgreSQL's COPY from rows in memory: several times faster than any INSERT of as many rows."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
+
+_ESCAPED = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def _escaped(value: str) -> str:
+    return value.translate(_ESCAPED)
+
+
+def _json(value: Any) -> str:
+    return _escaped(json.dumps(value))
+
+
+_TEXT: Mapping[type, Callable[[Any], str]] = {
+    type(None): lambda _: "\\N",
+    bool: lambda value: "t" if value else "f",
+    int: str,
+    str: _escaped,
+    datetime: datetime.isoformat,
+    dict: _json,
+    list: _json,
+}
+
+
+def copy(connection: Connection, table: sa.Table, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Insert rows, none of which may be there already.
+
+    :param names: of the columns that the rows have
+    :raises DBAPIError: as any statement does
+    :raises UnicodeEncodeError: if the database's encoding lacks a character
+    """
+    quote = connection.dialect.identifier_preparer.quote
+    statement = f"COPY {quote(table.name)} ({', '.join(map(quote, names))}) FROM STDIN"
+    lines = ["\t".join([_TEXT[type(value)](value) for value in row]) for row in rows]
+    dbapi: Any = connection.dialect.loaded_dbapi
+    driver: Any = connection.connection.driver_connection
+    content = io.BytesIO("\n".join(lines).encode(dbapi.extensions.encodings[driver.encoding]))
+    try:
+        cursor = driver.cursor()
+        with cursor:
+            cursor.copy_expert(statement, content)
+    except dbapi.Error as error:
+        raise DBAPIError.instance(
+            statement, None, error, dbapi.Error, hide_parameters=True, dialect=connection.dialect
+        ) from error

@@ -1,0 +1,173 @@
+"""What a killed task leaves in a real ledger: attempts cancelled and the lease free, if the ledger answers in time."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.ledger import migrate
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.operators.base import CkptOperator
+from airflow_provider_ckpt.replication.acquire import acquire
+from airflow_provider_ckpt.replication.run import Run
+from airflow_provider_ckpt.replication.setup import Setup, utcnow
+
+
+class Scene:
+    """A task of a pipeline with one file to deliver, and the ledger that it uses."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "ledger.db"
+        (folder / "in").mkdir()
+        (folder / "in" / "a.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
+        self.pipeline: dict[str, Any] = {
+            "name": "people",
+            "source": {"type": "files", "path": str(folder / "in")},
+            "transform": {"decode": "json", "schema": "id bigint"},
+            "sink": {"type": "delta", "path": str(folder / "out")},
+            "lease": {"on_busy": "fail"},
+        }
+        self.context: Any = {"dag_run": SimpleNamespace(dag_id="replication", run_id="one")}
+        self.url = f"sqlite:///{self.file}"
+        migrate.upgrade(self.url, create=True)
+
+    def task(self, name: str = "t") -> CkptOperator:
+        return CkptOperator(task_id=name, pipeline=self.pipeline)
+
+    def partition(self) -> Any:
+        with Ledger.open(self.url) as ledger:
+            (record,) = ledger.partitions("people").values()
+            return record.partition
+
+    def states(self) -> list[tuple[BatchState, bool]]:
+        return [(batch.state, batch.cancelled) for batch in self.partition().batches.values()]
+
+    def holder(self) -> str | None:
+        with Ledger.open(self.url) as ledger:
+            lease = ledger.status("people")["lease"]
+            return str(lease["owner"]) if lease["held"] else None
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """The ledger is the one that the default connection names."""
+    found = Scene(tmp_path)
+    monkeypatch.setenv("AIRFLOW_CONN_CKPT_DEFAULT", f"ckpt://{found.file}")
+    return found
+
+
+def work(task: CkptOperator, scene: Scene, act: Callable[[Setup, Run], None]) -> None:
+    """As an operator's ``execute`` does."""
+    with task.setup_run(scene.context) as setup, acquire(setup) as run:
+        act(setup, run)
+
+
+def send(run: Run) -> None:
+    """Plan, and begin what was planned."""
+    assert run.plan() == 1
+    begin(run)
+
+
+def begin(run: Run) -> None:
+    run.ledger.begin(run.lease, [batch.key for batch in run.planned()], now=utcnow(), run="one")
+
+
+def test_spark_is_stopped_first_then_the_attempts_are_cancelled_and_the_lease_is_free(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    task = scene.task()
+
+    def act(setup: Setup, run: Run) -> None:
+        send(run)
+        monkeypatch.setattr(task.make_engine(setup.pipeline), "kill", lambda: seen.append(scene.states()))
+        task.on_kill()
+        seen.append(scene.states())
+        seen.append(scene.holder())
+        begin(run)
+
+    with pytest.raises(AirflowException, match="The task was killed") as raised:
+        work(task, scene, act)
+
+    assert seen == [[(BatchState.IN_FLIGHT, False)], [(BatchState.PLANNED, True)], None]
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+def test_the_next_run_waits_for_nobody_and_begins_the_cancelled_batches_again(scene: Scene) -> None:
+    killed = scene.task()
+
+    def act(setup: Setup, run: Run) -> None:
+        send(run)
+        killed.on_kill()
+        run.plan()
+
+    with pytest.raises(AirflowException):
+        work(killed, scene, act)
+    assert scene.partition().cancellation_watermark == 0
+
+    def again(setup: Setup, run: Run) -> None:
+        begin(run)
+        assert scene.states() == [(BatchState.IN_FLIGHT, False)]
+        assert scene.partition().cancellation_watermark is None
+
+    scene.context["dag_run"].run_id = "two"
+    work(scene.task("next"), scene, again)
+
+
+def test_a_ledger_that_does_not_answer_holds_nobody_up(scene: Scene) -> None:
+    task = scene.task()
+
+    def act(setup: Setup, run: Run) -> None:
+        send(run)
+        busy = sqlite3.connect(scene.file, isolation_level=None)
+        busy.execute("BEGIN IMMEDIATE")
+
+        started = time.monotonic()
+        task.on_kill()
+        took = time.monotonic() - started
+        states = scene.states()
+        busy.rollback()
+        busy.close()
+
+        assert 1.5 < took < 3
+        assert states == [(BatchState.IN_FLIGHT, False)]
+
+    work(task, scene, act)
+
+
+def test_a_task_that_lost_its_lease_cancels_nothing_of_its_successor(scene: Scene) -> None:
+    zombie = scene.task()
+
+    def act(setup: Setup, run: Run) -> None:
+        work(scene.task("successor"), scene, succeed)
+        run.plan()
+
+    def succeed(setup: Setup, run: Run) -> None:
+        send(run)
+
+        zombie.on_kill()
+
+        assert scene.states() == [(BatchState.IN_FLIGHT, False)]
+        assert scene.holder() == setup.owner
+
+    with pytest.raises(AirflowException, match="The task was killed"):
+        work(zombie, scene, act)
+
+
+def test_a_task_that_is_over_leaves_the_lease_to_the_task_that_carries_it_on(scene: Scene) -> None:
+    over = scene.task()
+    work(over, scene, lambda setup, run: None)
+    holder = scene.holder()
+
+    over.on_kill()
+
+    assert holder is not None
+    assert scene.holder() == holder

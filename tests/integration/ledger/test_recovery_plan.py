@@ -1,0 +1,188 @@
+"""What the ledger lists as missing, and the subscription that goes on from there without a gap or a double."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.batch import BatchState, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.errors import ConfigError, LeaseBusyError, LedgerStateError, StaleEpochError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.recovery import Missing, Why
+from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from tests.integration.ledger.acts import TTL, Acts, delivered
+
+LAG = timedelta(minutes=5)
+WINDOW = timedelta(hours=1)
+WRITERS = 4
+
+
+def plan(acts: Acts, late: dict[int, int] | None = None) -> list[Missing]:
+    """The recovery plan, with a source that shows more records in ranges that begin at some positions."""
+
+    def shown(partition: str, ranges: Sequence[Range]) -> list[int]:
+        assert partition == "t"
+        return [span.end - span.start + (late or {}).get(span.start, 0) for span in ranges]
+
+    return acts.ledger.recovery_plan("orders", settle_lag=LAG, now=acts.now, window=acts.window, shown=shown)
+
+
+@pytest.fixture
+def windowed(acts: Acts) -> Acts:
+    """The same, with a recovery window and three batches delivered."""
+    acts.window = WINDOW
+    acts.ledger.begin(acts.lease, [b.key for b in acts.plan(10, 20, 30)], now=acts.now, run="run 1")
+    batches = acts.partition().batches.values()
+    acts.settle(*(late_receipt(acts, delivered(batch)) for batch in batches))
+    return acts
+
+
+def late_receipt(acts: Acts, outcome: Outcome) -> Outcome:
+    """The outcome with a receipt that was claimed by the test's clock."""
+    assert outcome.receipt is not None
+    return replace(outcome, receipt=replace(outcome.receipt, at=acts.now))
+
+
+def test_late_records_are_located_by_batch_once_they_have_settled(windowed: Acts) -> None:
+    assert plan(windowed, {10: 2}) == []
+    windowed.wait(minutes=6)
+    assert plan(windowed, {10: 2}) == [Missing("t", Range(10, 20), Why.LATE, 10, 12)]
+
+
+def test_what_the_window_has_passed_is_not_looked_at_even_before_a_run_moves_the_watermark(windowed: Acts) -> None:
+    windowed.wait(hours=2)
+    assert windowed.record().low == 0
+    assert plan(windowed, {10: 2}) == []
+
+
+def test_what_an_import_left_uncovered_is_an_alarm_until_it_is_planned(windowed: Acts) -> None:
+    (first,) = windowed.plan(50)
+    receipt = Receipt(first.key, Range(40, 50), Verdict.DELIVERED, 1, 1, Counts(10, 10), windowed.now)
+    windowed.again().reconcile(receipt)
+    windowed.wait(minutes=6)
+    assert plan(windowed) == [Missing("t", Range(30, 40), Why.UNRECEIPTED)]
+    windowed.plan(40, start=30)
+    assert plan(windowed) == []
+
+
+def test_a_replay_owns_its_stretch_and_then_stands_in_for_it(windowed: Acts) -> None:
+    windowed.wait(minutes=10).act(ActKind.REPLAY, spans=[("t", Range(0, 20))])
+    assert plan(windowed, {0: 1, 20: 1}) == [Missing("t", Range(20, 30), Why.LATE, 10, 11)]
+    (side,) = [name for name in windowed.ledger.partitions("orders") if name != "t"]
+    windowed.settle(*(late_receipt(windowed, delivered(b)) for b in windowed.send(20, name=side)))
+    windowed.wait(minutes=10)
+    assert plan(windowed, {0: 0}) == []
+    assert plan(windowed, {0: 1}) == [Missing("t", Range(0, 20), Why.LATE, 20, 21)]
+
+
+def test_nobody_asks_the_source_where_nothing_can_be_compared(acts: Acts) -> None:
+    acts.deliver(10)
+
+    def shown(_partition: str, _ranges: Sequence[Range]) -> list[int]:
+        raise AssertionError("asked")
+
+    assert acts.ledger.recovery_plan("orders", settle_lag=LAG, now=acts.now, shown=shown) == []
+
+
+def test_an_unknown_pipeline_has_no_plan(ledger: Ledger) -> None:
+    for read in (lambda: ledger.recovery_plan("orders", settle_lag=LAG), lambda: ledger.subscribe("orders")):
+        with pytest.raises(ConfigError, match="none yet"):
+            read()
+
+
+def test_a_subscription_tells_what_is_missing_and_then_what_is_new(windowed: Acts) -> None:
+    windowed.wait(minutes=6)
+    reader = windowed.ledger.subscribe(
+        "orders", settle_lag=LAG, now=windowed.now, shown=lambda _, ranges: [99] * len(ranges)
+    )
+    assert [item.range for item in reader.missing] == [Range(0, 10), Range(10, 20), Range(20, 30)]
+    assert reader.poll() == []
+    windowed.deliver(40, 50)
+    events = list(reader)
+    assert [event["kind"] for event in events] == ["planned", "begun", "checkpoint", "settled"]
+    assert events[0]["detail"]["ranges"] == events[3]["detail"]["receipts"] == {"t": [[30, 50]]}
+    assert list(reader) == []
+
+
+def test_a_subscription_goes_on_where_another_ended(windowed: Acts) -> None:
+    first = windowed.ledger.subscribe("orders")
+    windowed.deliver(40)
+    seen = first.poll(limit=2)
+    second = windowed.ledger.subscribe("orders", first.after)
+    assert (second.missing, [event["kind"] for event in seen]) == ((), ["planned", "begun"])
+    assert [event["kind"] for event in second] == ["checkpoint", "settled"]
+
+
+def test_a_subscription_that_missed_collected_events_says_so(windowed: Acts) -> None:
+    before = windowed.ledger.subscribe("orders", 0)
+    windowed.ledger.collect("orders", keep=timedelta(0), who="ann", now=windowed.wait(days=900).now)
+    with pytest.raises(LedgerStateError, match="Subscribe anew"):
+        before.poll()
+    anew = windowed.ledger.subscribe("orders")
+    windowed.deliver(40)
+    assert anew.poll()[0]["kind"] == "planned"
+
+
+def write(url: str, name: str, rounds: int) -> int:
+    """Fight for the lease, deliver a batch whenever it is won; says how many batches that were."""
+    done = 0
+    with Ledger.open(url) as ledger:
+        while done < rounds:
+            try:
+                acts = Acts(ledger, owner=name)
+                at = acts.partition().planned_end
+                acts.deliver(at + 1)
+                acts.deliver(at + 2, at + 3)
+                ledger.release(acts.lease)
+            except (LeaseBusyError, StaleEpochError):
+                time.sleep(0.002)
+                continue
+            done += 1
+    return done
+
+
+def hold(url: str, rounds: int) -> int:
+    """A person who acts meanwhile, on a pipeline of its own and on this one."""
+    with Ledger.open(url) as ledger:
+        other = Acts(ledger, owner="bob", pipeline="other").start("t")
+        for end in range(1, rounds + 1):
+            other.deliver(end)
+            ledger.act("orders", Act(ActKind.RELEASE), who="bob")
+    return rounds
+
+
+def test_writers_that_commit_at_once_leave_no_gap_and_no_double(ledger: Ledger, ledger_url: str) -> None:
+    start = Acts(ledger).start("t")
+    ledger.release(start.lease)
+    rounds = 12
+    seen: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(WRITERS + 1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        work = [pool.submit(write, ledger_url, f"writer {n}", rounds) for n in range(WRITERS)]
+        work.append(pool.submit(hold, ledger_url, 3 * rounds))
+        while ledger.subscribe("orders").after < 10:
+            time.sleep(0.01)
+        reader = ledger.subscribe("orders")
+        begun = reader.after
+        while not all(task.done() for task in work):
+            seen += reader.poll(limit=3)
+        seen += reader
+        assert [task.result() for task in work] == [rounds] * WRITERS + [3 * rounds]
+    ids = [event["id"] for event in seen]
+    everything = [event["id"] for event in ledger.events("orders", limit=100_000)]
+    assert ids == [number for number in everything if number > begun]
+    assert ids == sorted(set(ids))
+    spans = [span for event in seen if event["kind"] == "settled" for span in event["detail"]["receipts"]["t"]]
+    assert all(one[1] == other[0] for one, other in pairwise(spans))
+    assert spans[-1][1] == 3 * rounds * WRITERS
+    assert not [b for b in start.partition().batches.values() if b.state is not BatchState.DELIVERED]
+    assert start.lease.ttl == TTL

@@ -1,0 +1,92 @@
+"""``spark-submit`` as a run starts it: where the Spark connection comes from, and what the properties file holds."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.models.connection import Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.hooks.launcher import Launcher
+
+
+def pipeline(**run: Any) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "name": "numbers",
+            "source": {"type": "files", "path": "/in"},
+            "transform": {"decode": "json", "schema": "a bigint"},
+            "sink": {"type": "delta", "path": "/out"},
+            "run": run,
+        }
+    )
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch) -> dict[str, Connection]:
+    """The connections in Airflow's metadata database, which outside of a task only the core sees."""
+    found: dict[str, Connection] = {}
+
+    def look_up(name: str) -> Connection:
+        if name not in found:
+            raise AirflowNotFoundException(name)
+        return found[name]
+
+    monkeypatch.setattr(Connection, "get_connection_from_secrets", look_up)
+    return found
+
+
+def test_a_spark_connection_is_found_where_only_the_core_sees_it(tmp_path: Path, stored: dict[str, Connection]) -> None:
+    stored["cluster"] = Connection("cluster", "spark", host="spark://master", port=7077)
+
+    launcher = Launcher(pipeline(connection="cluster"), tmp_path)
+
+    assert launcher._connection["master"] == "spark://master:7077"
+    assert (tmp_path / "airflow_provider_ckpt.zip").exists()
+
+
+def test_a_missing_spark_connection_is_an_error_and_never_yarn(tmp_path: Path, stored: dict[str, Connection]) -> None:
+    assert stored == {}
+    with pytest.raises(ConfigError, match="the connection 'cluster' is not defined"):
+        Launcher(pipeline(connection="cluster"), tmp_path)
+
+
+def test_cluster_mode_is_refused(tmp_path: Path, stored: dict[str, Connection]) -> None:
+    stored["cluster"] = Connection("cluster", "spark", host="spark://m", extra='{"deploy-mode": "cluster"}')
+
+    with pytest.raises(ConfigError, match="Set deploy-mode to client in Spark connection cluster"):
+        Launcher(pipeline(connection="cluster"), tmp_path)
+
+
+def test_without_a_connection_spark_is_local_and_leaves_nothing_outside_of_the_run_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+
+    launcher = Launcher(pipeline(), tmp_path)
+
+    assert launcher._connection["master"] == "local[*]"
+    assert (launcher._env or {})["SPARK_LOCAL_DIRS"] == str(tmp_path)
+
+
+def test_a_user_s_own_place_for_spark_s_files_counts(tmp_path: Path) -> None:
+    launcher = Launcher(pipeline(conf={"spark.local.dir": "/fast"}), tmp_path)
+
+    assert "SPARK_LOCAL_DIRS" not in (launcher._env or {})
+    assert "spark.local.dir=/fast\n" in (tmp_path / "spark.properties").read_text()
+
+
+def test_properties_are_for_their_owner_alone_and_forgotten_once_read(tmp_path: Path) -> None:
+    launcher = Launcher(pipeline(conf={"spark.hadoop.fs.s3a.secret.key": "hush\\1"}), tmp_path)
+    file = tmp_path / "spark.properties"
+
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "spark.hadoop.fs.s3a.secret.key=hush\\\\1\n" in file.read_text()
+    launcher.forget_properties()
+    launcher.forget_properties()
+    assert not file.exists()
