@@ -241,3 +241,20 @@ class Batch:
     def begun(self) -> bool:
         """Whether any attempt was ever opened: from then on only a receipt ends the batch."""
         return self.attempts > 0
+
+    def resolved(self, receipt: Receipt) -> Batch:
+        """The batch with its verdict. Every settled batch goes through here, so nothing is looked up by name."""
+        return Batch(
+            self.key,
+            self.range,
+            VERDICT_STATE[receipt.verdict],
+            self.records,
+            self.instruction,
+            self.attempts,
+            self.failures,
+            self.finished,
+            self.round,
+            self.deaths,
+            self.alone,
+            receipt=receipt,
+        )

@@ -226,7 +226,8 @@ def _no_plan_after_drain(before: PartitionView, after: PartitionView) -> Found:
 def _no_new_sending(before: PartitionView, after: PartitionView) -> Found:
     if before.phase is after.phase is not Phase.RUNNING:
         for seq, batch in _common(before, after):
-            if after.batches[seq].attempts > batch.attempts:
+            now = after.batches[seq]
+            if now.attempts > batch.attempts and now.receipt is None:  # with one, it was imported
                 yield f"{batch.key} was begun while {after.phase.value}", batch.range.start
 
 

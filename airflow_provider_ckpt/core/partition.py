@@ -114,10 +114,7 @@ class Partition(PartitionView):
             raise LedgerStateError(
                 f"the receipt's range {receipt.range} is not the batch's {batch.range}", batch=self._name(seq)
             )
-        state = VERDICT_STATE[receipt.verdict]
-        self.batches[seq] = replace(
-            batch, state=state, receipt=receipt, epoch=None, not_before=None, cancelled=False, error=None
-        )
+        self.batches[seq] = batch.resolved(receipt)
         event = self._event("acked", seq, verdict=receipt.verdict.value, counts=receipt.counts.to_json())
         return [event, *(self.advance() if advance else [])]
 

@@ -125,7 +125,8 @@ def for_each(dialect: str, outer: sa.FromClause, table: sa.Table, *where: sa.Col
     """The rows of a table that belong to each row of another relation, looked up by index.
 
     PostgreSQL would rather read a big table as a whole once it guesses that enough rows match; the offset, which skips
-    nothing, keeps the look-up a query of its own.
+    nothing, keeps the look-up a query of its own. SQLite would begin with the table if a condition on it named a
+    parameter: let all of them name the other relation.
     """
     if dialect == SQLITE:
         return sa.select(table).select_from(outer.join(table, sa.and_(*where)))

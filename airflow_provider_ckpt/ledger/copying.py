@@ -34,6 +34,16 @@ _TEXT: Mapping[type, Callable[[Any], str]] = {
 }
 
 
+def _texts(column: tuple[Any, ...]) -> Iterable[str]:
+    """The values of one column as COPY reads them; most are numbers, or all the same, and need no look at each."""
+    first = column[0]
+    if column.count(first) == len(column) and set(map(type, column)) == {type(first)}:
+        return [_TEXT[type(first)](first)] * len(column)
+    if set(map(type, column)) == {int}:
+        return map(str, column)
+    return [_TEXT[type(value)](value) for value in column]
+
+
 def copy(connection: Connection, table: sa.Table, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """Insert rows, none of which may be there already.
 
@@ -43,7 +53,7 @@ def copy(connection: Connection, table: sa.Table, names: Sequence[str], rows: It
     """
     quote = connection.dialect.identifier_preparer.quote
     statement = f"COPY {quote(table.name)} ({', '.join(map(quote, names))}) FROM STDIN"
-    lines = ["\t".join([_TEXT[type(value)](value) for value in row]) for row in rows]
+    lines = map("\t".join, zip(*map(_texts, zip(*rows, strict=True)), strict=True))
     dbapi: Any = connection.dialect.loaded_dbapi
     driver: Any = connection.connection.driver_connection
     content = io.BytesIO("\n".join(lines).encode(dbapi.extensions.encodings[driver.encoding]))

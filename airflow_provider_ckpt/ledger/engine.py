@@ -28,9 +28,13 @@ _POSTGRES = ("postgres", "postgresql", "postgresql+psycopg2")
 _POSTGRES_SESSION = """
     SET idle_in_transaction_session_timeout = '15s';
     SET lock_timeout = '30s';
-    SET timezone = 'UTC'
+    SET timezone = 'UTC';
+    SET jit = off
 """
-"""A process that is frozen inside a command must not keep the lease row locked: the server ends its transaction."""
+"""A process that is frozen inside a command must not keep the lease row locked: the server ends its transaction.
+
+Statements here touch few rows, whatever the planner fears; compiling them would take longer than running them.
+"""
 
 
 def parse(url: str) -> URL:

@@ -20,7 +20,7 @@ from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.ledger import bulk, tables
 
 _R = tables.receipt.c
-_PIPELINE = sa.bindparam("pipeline", type_=sa.String)
+_PLACE = ("pipeline", "generation", "partition")
 _COLUMNS = tuple(column.name for column in tables.receipt.columns)
 
 
@@ -67,7 +67,7 @@ def absorb(connection: Connection, pipeline: str, receipts: Sequence[tuple[Range
     if not receipts:
         return
     before: dict[tuple[int, str], set[RangeReceipt]] = {}
-    for row in _look_up(connection, pipeline, _neighbours(connection.dialect.name), _wanted(receipts)):
+    for row in _look_up(connection, _neighbours(connection.dialect.name), _wanted(pipeline, receipts)):
         item = from_row(row)
         before.setdefault((item.generation, item.partition), set()).add(item)
     fresh: dict[tuple[int, str], list[RangeReceipt]] = {}
@@ -192,7 +192,7 @@ def _sum(group: Sequence[Batch], end: int) -> RangeReceipt:
 
 
 def _delete(connection: Connection, pipeline: str, spans: Iterable[tuple[Any, ...]]) -> None:
-    names = ("pipeline", "generation", "partition", bulk.FIRST, bulk.LAST)
+    names = (*_PLACE, bulk.FIRST, bulk.LAST)
     rows = [dict(zip(names, (pipeline, *span), strict=True)) for span in spans]
     bulk.delete_runs(connection, tables.receipt, "range_start", rows)
 
@@ -203,19 +203,20 @@ def _taken(connection: Connection, pipeline: str, places: Iterable[tuple[int, st
     for generation, partition, start in places:
         first, last = spans.get((generation, partition), (start, start))
         spans[generation, partition] = (min(first, start), max(last, start))
-    names = ("generation", "partition", bulk.FIRST, bulk.LAST)
-    rows = [dict(zip(names, (*place, *span), strict=True)) for place, span in spans.items()]
-    found = _look_up(connection, pipeline, _beginning(connection.dialect.name), rows)
+    names = (*_PLACE, bulk.FIRST, bulk.LAST)
+    rows = [dict(zip(names, (pipeline, *place, *span), strict=True)) for place, span in spans.items()]
+    found = _look_up(connection, _beginning(connection.dialect.name), rows)
     return {(row["generation"], row["partition"], row["range_start"]) for row in found}
 
 
-def _look_up(connection: Connection, pipeline: str, query: sa.Select[Any], rows: bulk.Rows) -> sa.MappingResult:
-    return connection.execute(query, {"given": bulk.as_json(rows), "pipeline": pipeline}).mappings()
+def _look_up(connection: Connection, query: sa.Select[Any], rows: bulk.Rows) -> sa.MappingResult:
+    return connection.execute(query, {"given": bulk.as_json(rows)}).mappings()
 
 
-def _wanted(receipts: Sequence[tuple[RangeReceipt, int]]) -> list[dict[str, Any]]:
+def _wanted(pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> list[dict[str, Any]]:
     return [
         {
+            "pipeline": pipeline,
             "generation": item.generation,
             "partition": item.partition,
             "range_start": item.range.start,
@@ -229,17 +230,12 @@ def _wanted(receipts: Sequence[tuple[RangeReceipt, int]]) -> list[dict[str, Any]
 @lru_cache
 def _neighbours(dialect: str) -> sa.Select[Any]:
     """The rows that given ranges touch: the nearest that begins before each, and those that begin inside."""
-    names = ("generation", "partition", "range_start", "range_end")
+    names = (*_PLACE, "range_start", "range_end")
     outer = bulk.given(dialect, tables.receipt, names, numbers=("below",)).alias("wanted")
     other = tables.receipt.alias("other")
     nearest = (
         sa.select(sa.func.max(other.c.range_start))
-        .where(
-            other.c.pipeline == _PIPELINE,
-            other.c.generation == outer.c.generation,
-            other.c.partition == outer.c.partition,
-            other.c.range_start <= outer.c.range_start,
-        )
+        .where(*(other.c[name] == outer.c[name] for name in _PLACE), other.c.range_start <= outer.c.range_start)
         .correlate(outer)
         .scalar_subquery()
     )
@@ -247,9 +243,7 @@ def _neighbours(dialect: str) -> sa.Select[Any]:
         dialect,
         outer,
         tables.receipt,
-        _R.pipeline == _PIPELINE,
-        _R.generation == outer.c.generation,
-        _R.partition == outer.c.partition,
+        *(_R[name] == outer.c[name] for name in _PLACE),
         _R.range_start >= sa.func.coalesce(nearest, outer.c.range_start),
         _R.range_start <= outer.c.range_end,
         _R.range_start < outer.c.below,
@@ -259,14 +253,12 @@ def _neighbours(dialect: str) -> sa.Select[Any]:
 @lru_cache
 def _beginning(dialect: str) -> sa.Select[Any]:
     """The rows that begin in given runs."""
-    outer = bulk.given(dialect, tables.receipt, ("generation", "partition"), numbers=(bulk.FIRST, bulk.LAST))
+    outer = bulk.given(dialect, tables.receipt, _PLACE, numbers=(bulk.FIRST, bulk.LAST))
     return bulk.for_each(
         dialect,
         outer,
         tables.receipt,
-        _R.pipeline == _PIPELINE,
-        _R.generation == outer.c.generation,
-        _R.partition == outer.c.partition,
+        *(_R[name] == outer.c[name] for name in _PLACE),
         _R.range_start.between(outer.c[bulk.FIRST], outer.c[bulk.LAST]),
     )
 

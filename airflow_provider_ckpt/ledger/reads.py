@@ -16,6 +16,7 @@ from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range, merge
+from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.core.recovery import Account, low_watermark
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger import history, store, tables
@@ -124,6 +125,7 @@ def accounts(
         was = ago.get(name)
         low = low_watermark(item.low, part.committed, was if was and was.generation == part.generation else None)
         receipts = ranges.of_partition(connection, pipeline, name, part.generation, last_at=low)
+        receipts += map(RangeReceipt.of, item.unconfirmed.values())
         found.append(Account(part, low, receipts, settled.get(name)))
     return found
 
@@ -136,10 +138,7 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
     row = known(connection, pipeline)
     stored = partitions(connection, pipeline)
     batches = [batch for item in stored.values() for batch in item.partition.batches.values()]
-    by_partition: dict[str, list[list[int]]] = {}
-    for item in ranges.newest(connection, pipeline, _LISTED):
-        line = [item.range.start, item.range.end, item.batches, *item.counts.to_json().values()]
-        by_partition.setdefault(item.partition, []).append(line)
+    receipts = {name: _newest(connection, pipeline, item.partition) for name, item in stored.items()}
     waiting = [b for b in batches if b.state is BatchState.PLANNED and b.error is not None]
     held = [b for b in batches if b.state is BatchState.HELD]
     return {
@@ -152,12 +151,17 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
         "partitions": [_partition(item) for item in stored.values()],
         "batches": _by_state(batches),
         "records": Totals().plus(item.totals for item in stored.values()).to_json(),
-        "receipts": by_partition,
+        "receipts": {name: lines for name, lines in receipts.items() if lines},
         "held": [_waiting(batch) for batch in held[:_LISTED]],
         "waiting": [_waiting(batch) for batch in waiting[:_LISTED]],
         "dead_letters": _letters(connection, pipeline),
         "events": events(connection, pipeline, 20),
     }
+
+
+def _newest(connection: Connection, pipeline: str, partition: Partition) -> list[list[int]]:
+    found = ranges.newest(connection, pipeline, partition.id, partition.generation, limit=_LISTED)
+    return [[r.range.start, r.range.end, r.batches, *r.counts.to_json().values()] for r in found]
 
 
 def _lease(connection: Connection, pipeline: str) -> dict[str, Any]:

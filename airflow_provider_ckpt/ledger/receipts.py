@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -15,8 +13,6 @@ from airflow_provider_ckpt.ledger import bulk, tables
 from airflow_provider_ckpt.ledger.merging import from_row
 
 _R = tables.receipt.c
-_P = tables.partition.c
-_FIRST = -(2**63)
 
 UNTYPED = "unknown"
 """Error type in the dead-letter index where only the receipt is known, and not the report that names types."""
@@ -48,47 +44,11 @@ def of_partition(
     return [from_row(row) for row in connection.execute(query).mappings()]
 
 
-def newest(connection: Connection, pipeline: str, limit: int) -> list[RangeReceipt]:
-    """The newest range receipts of each partition in its generation, in order.
-
-    :param limit: how many of each partition
-    """
-    query = _newest(connection.dialect.name)
-    found = connection.execute(query, {"pipeline": pipeline, "but_one": limit - 1}).mappings()
-    return sorted(map(from_row, found), key=lambda item: (item.partition, item.range.start))
-
-
-@lru_cache
-def _newest(dialect: str) -> sa.Select[Any]:
-    pipeline = sa.bindparam("pipeline", type_=sa.String)
-    outer = (
-        sa.select(_P.generation.label("generation"), _P.partition.label("partition"))
-        .where(_P.pipeline == pipeline)
-        .subquery("wanted")
-    )
-    other = tables.receipt.alias("other")
-    first = (
-        sa.select(other.c.range_start)
-        .where(
-            other.c.pipeline == pipeline,
-            other.c.generation == outer.c.generation,
-            other.c.partition == outer.c.partition,
-        )
-        .order_by(other.c.range_start.desc())
-        .limit(1)
-        .offset(sa.bindparam("but_one", type_=sa.Integer))
-        .correlate(outer)
-        .scalar_subquery()
-    )
-    return bulk.for_each(
-        dialect,
-        outer,
-        tables.receipt,
-        _R.pipeline == pipeline,
-        _R.generation == outer.c.generation,
-        _R.partition == outer.c.partition,
-        _R.range_start >= sa.func.coalesce(first, _FIRST),
-    )
+def newest(connection: Connection, pipeline: str, partition: str, generation: int, *, limit: int) -> list[RangeReceipt]:
+    """The last range receipts of one partition and generation, in order."""
+    here = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
+    query = sa.select(tables.receipt).where(here).order_by(_R.range_start.desc()).limit(limit)
+    return [from_row(row) for row in connection.execute(query).mappings()][::-1]
 
 
 def index_letters(connection: Connection, pipeline: str, letters: Iterable[tuple[Receipt, dict[str, int]]]) -> None:

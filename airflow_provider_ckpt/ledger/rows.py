@@ -102,16 +102,18 @@ def every(connection: Connection, pipeline: str, partitions: Iterable[str] | Non
     query = sa.select(*BATCH_COLUMNS).where(_B.pipeline == pipeline)
     if partitions is not None:
         query = query.where(_B.partition.in_(sorted(set(partitions))))
-    return connection.execute(query.order_by(_B.generation, _B.partition, _B.seq))
+    return connection.execute(query.order_by(_B.generation, _B.partition, _B.seq)).all()
 
 
 def some(connection: Connection, pipeline: str, partitions: Iterable[str], keys: Iterable[BatchKey]) -> Iterable[Any]:
     """The rows of some batches, and of all in some partitions that are resolved or cancelled; some twice."""
     ahead = sa.or_(_B.state.in_([state.value for state in RESOLVED]), _B.cancelled)
     query = sa.select(*BATCH_COLUMNS).where(_B.pipeline == pipeline, _B.partition.in_(sorted(partitions)), ahead)
-    yield from connection.execute(query)
+    found = connection.execute(query).all()
     if wanted := runs(pipeline, keys):
-        yield from connection.execute(_named(connection.dialect.name), {"given": bulk.as_json(wanted)})
+        named = connection.execute(_named(connection.dialect.name), {"given": bulk.as_json(wanted)})
+        return [*found, *named.all()]
+    return found
 
 
 @lru_cache
@@ -134,6 +136,8 @@ def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> N
             continue
         before = batch_row(pipeline, was)
         changes = tuple((name, value) for name, value in row.items() if value != before[name])
+        if not changes:  # an act that was done before: another value, and the same
+            continue
         if was.error is batch.error and was.receipt is batch.receipt and (changes in alike or len(alike) < _KINDS):
             alike.setdefault(changes, []).append(batch.key)
         else:

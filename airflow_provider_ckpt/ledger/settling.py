@@ -39,6 +39,8 @@ def take(work: Work, receipt: Receipt) -> bool:
 
     A receipt whose range is not the batch's is imported: the sink is right, and what stays uncovered is planned again.
     """
+    if receipt.key.side and receipt.key.partition not in work.stored:
+        return False  # of a side partition that has ended and was collected
     item = work.item(receipt.key.partition)
     if item.confirm(receipt):
         return True

@@ -260,10 +260,16 @@ def _write_receipts(connection: Connection, pipeline: str, items: Sequence[Store
 def _endings(item: Stored, after: Mapping[int, Batch]) -> Iterable[dict[str, Any]]:
     """How the attempts of batches that stay rows ended."""
     for seq, batch in item.before.items():
-        if seq in after and after[seq] is not batch and batch.state in (BatchState.IN_FLIGHT, BatchState.SENT):
+        if seq in after and _over(batch, after[seq]):
             outcome, error = item.ended.get(seq) or (_outcome(after[seq]), None)
             yield {"seq": seq, "outcome": outcome.value, "error_type": error.value if error else None}
 
 
 def _outcome(batch: Batch) -> AttemptOutcome:
     return AttemptOutcome(batch.receipt.verdict.value) if batch.receipt else AttemptOutcome.FENCED
+
+
+def _over(before: Batch, after: Batch) -> bool:
+    """Whether the attempt that was open is over; a batch that only got another instruction flies on."""
+    was_open = before.state in (BatchState.IN_FLIGHT, BatchState.SENT)
+    return was_open and (after.state, after.attempts) != (before.state, before.attempts)

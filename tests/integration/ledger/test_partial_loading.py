@@ -116,7 +116,7 @@ def scans(ledger: Ledger) -> Iterator[list[str]]:
         explaining[0] = True
         plan = "\n".join(str(row) for row in connection.exec_driver_sql(prefix + statement, parameters))
         explaining[0] = False
-        if "Seq Scan on ckpt_receipt" in plan or "SCAN ckpt_receipt" in plan:
+        if any(sign in plan for sign in ("Seq Scan on ckpt_receipt", "SCAN ckpt_receipt", "_1 (pipeline=?)")):
             found.append(f"{statement}\n{plan}")
 
     sa.event.listen(ledger._engine, "before_cursor_execute", note)

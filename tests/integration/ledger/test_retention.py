@@ -61,6 +61,13 @@ def test_a_dry_run_counts_what_would_go_and_changes_nothing(acts: Acts) -> None:
     assert set(told) == {"side_partitions", "receipts", "superseded_batches", "attempts", "intents", "marks", "events"}
 
 
+def test_portions_add_up_to_the_whole(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy_past(acts)
+    told = collect(acts, dry_run=True)
+    monkeypatch.setattr(retention, "_PORTION", 2)
+    assert collect(acts) == told
+
+
 def test_a_second_collection_finds_nothing(acts: Acts) -> None:
     busy_past(acts)
     collect(acts)

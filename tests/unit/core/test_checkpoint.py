@@ -1,4 +1,4 @@
-"""The seeds' checkpoint scenarios, told in our terms."""
+"""How far the checkpoint moves; the seeds' own scenarios are in ``test_seed_scenarios.py``."""
 
 from __future__ import annotations
 
@@ -8,50 +8,7 @@ from itertools import permutations
 import pytest
 
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Verdict
-from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.ranges import Range
 from tests.unit.core.machines import ack, begin, begin_all, fail, partition_of, receipt_of
-
-
-def test_cancellation_watermark_trace_9_to_13() -> None:
-    """Seed: 9 done, 10 cancelled, 11 and 12 done; then 13 done. A restart reads from 10."""
-    partition = Partition("p", base=9, next_seq=9)
-    for position in range(9, 13):
-        partition.plan(Range(position, position + 1))
-    begin_all(partition)
-
-    ack(partition, 9)
-    partition.cancel(partition.sending(10))
-    ack(partition, 11)
-    ack(partition, 12)
-    assert (partition.committed, partition.cancellation_watermark) == (10, 10)
-
-    partition.plan(Range(13, 14))
-    begin(partition, 13)
-    ack(partition, 13)
-    assert (partition.committed, partition.cancellation_watermark) == (10, 10)
-
-    restarted = Partition("p", base=9, committed=10, next_seq=14, planned_end=14, batches=partition.batches.values())
-    assert (restarted.committed, restarted.cancellation_watermark) == (10, 10)
-
-    begin(restarted, 10)
-    ack(restarted, 10)
-    assert (restarted.committed, restarted.cancellation_watermark) == (14, None)
-
-
-def test_the_earliest_of_several_cancellations_is_the_watermark() -> None:
-    partition = partition_of(1, 2, 3, 4)
-    begin_all(partition)
-
-    for seq in (2, 1, 3):
-        partition.cancel(partition.sending(seq))
-
-    watermarks = [partition.cancellation_watermark]
-    for seq in (1, 3, 2):
-        begin(partition, seq)
-        watermarks.append(partition.cancellation_watermark)
-
-    assert watermarks == [1, 2, 2, None]
 
 
 def test_beginning_a_cancelled_batch_again_frees_an_earlier_range_that_was_resolved_under_a_later_seq() -> None:

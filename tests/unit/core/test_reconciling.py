@@ -1,0 +1,213 @@
+"""How a partition meets the truth again: receipts when a run begins, and a person's rewind."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.reconciling import knows, reconcile, rewind
+from tests.unit.core.machines import NOW, ack, begin, begin_all, fail, partition_of, receipt_of
+
+
+def stranger(seq: int, start: int, end: int, *, generation: int = 1) -> Receipt:
+    """A receipt that the sink holds and this ledger may not know."""
+    counts = Counts(end - start, end - start)
+    return Receipt(BatchKey(generation, "p", seq), Range(start, end), Verdict.DELIVERED, 1, 1, counts, NOW)
+
+
+def kinds(partition: Partition, *receipts: Receipt, epoch: int = 2) -> list[str]:
+    """Reconcile; the kinds of the events."""
+    return [event.kind for event in reconcile(partition, receipts, epoch=epoch)]
+
+
+class TestReconcile:
+    def test_a_receipt_settles_its_batch_and_what_has_none_is_fenced(self) -> None:
+        partition = partition_of(10, 20)
+        begin_all(partition)
+
+        assert kinds(partition, receipt_of(partition.batches[0])) == ["acked", "fenced", "checkpoint"]
+        assert (partition.committed, partition.batches[1].state) == (10, BatchState.PLANNED)
+
+    def test_attempts_of_its_own_epoch_stay_open(self) -> None:
+        partition = partition_of(10)
+        begin(partition, 0, epoch=2)
+
+        assert kinds(partition, epoch=2) == []
+        assert partition.in_flight.keys() == {0}
+
+    def test_a_batch_that_waits_after_an_attempt_is_settled_too(self) -> None:
+        partition = partition_of(10)
+        fail(partition, begin(partition, 0))
+
+        assert kinds(partition, receipt_of(partition.batches[0])) == ["acked", "checkpoint"]
+
+    def test_a_held_batch_is_settled_too(self) -> None:
+        partition = partition_of(10)
+        partition.hold(begin(partition, 0), reason="a person looks")
+
+        assert kinds(partition, receipt_of(partition.batches[0])) == ["acked", "checkpoint"]
+
+    def test_doing_it_again_changes_nothing(self) -> None:
+        partition = partition_of(10, 20)
+        begin_all(partition)
+        receipt = receipt_of(partition.batches[1])
+        reconcile(partition, [receipt], epoch=2)
+        before = dict(partition.batches)
+
+        assert kinds(partition, receipt) == ["ack_duplicate"]
+        assert partition.batches == before
+
+    def test_the_checkpoint_moves_once_however_many_receipts_there_are(self) -> None:
+        partition = partition_of(10, 20, 30)
+        begin_all(partition)
+
+        events = reconcile(partition, [receipt_of(batch) for batch in partition.batches.values()], epoch=2)
+
+        assert [event.detail for event in events if event.kind == "checkpoint"] == [{"before": 0, "after": 30}]
+
+    def test_the_order_of_receipts_does_not_matter(self) -> None:
+        ends = []
+        for order in ([0, 1], [1, 0]):
+            partition = partition_of()
+            reconcile(partition, [[stranger(0, 0, 10), stranger(1, 10, 30)][n] for n in order], epoch=2)
+            ends.append((partition.committed, partition.next_seq, partition.planned_end, partition.batches))
+        assert ends[0] == ends[1] == (30, 2, 30, {})
+
+
+class TestImport:
+    def test_a_ledger_behind_the_sink_learns_what_it_has_forgotten(self) -> None:
+        partition = Partition("p")
+
+        assert kinds(partition, stranger(0, 0, 10), stranger(1, 10, 20)) == [
+            "receipt_imported",
+            "receipt_imported",
+            "checkpoint",
+        ]
+        assert (partition.committed, partition.next_seq, partition.planned_end) == (20, 2, 20)
+
+    def test_numbers_go_on_past_an_imported_receipt(self) -> None:
+        partition = Partition("p")
+        reconcile(partition, [stranger(4, 40, 50)], epoch=2)
+
+        partition.plan(Range(50, 60))
+
+        assert partition.batches[5].range == Range(50, 60)
+
+    def test_what_an_imported_receipt_leaves_uncovered_is_planned_again(self) -> None:
+        partition = partition_of(30)
+        begin(partition, 0)
+
+        events = reconcile(partition, [stranger(0, 0, 12)], epoch=2)
+
+        assert [event.kind for event in events] == ["superseded", "receipt_imported", "checkpoint"]
+        assert (partition.committed, partition.gaps()) == (12, [Range(12, 30)])
+
+    def test_every_unresolved_batch_that_it_overlaps_gives_way(self) -> None:
+        partition = partition_of(10, 20, 30)
+        partition.hold(partition.planned(1), reason="a person looks")
+        begin(partition, 2)
+
+        reconcile(partition, [stranger(7, 5, 25)], epoch=2)
+
+        assert {seq: b.state for seq, b in partition.batches.items()} == {
+            0: BatchState.SUPERSEDED,
+            1: BatchState.SUPERSEDED,
+            2: BatchState.SUPERSEDED,
+            7: BatchState.DELIVERED,
+        }
+        assert partition.gaps() == [Range(0, 5), Range(25, 30)]
+
+    def test_a_batch_that_was_planned_and_not_begun_here_is_imported_with_its_own_range(self) -> None:
+        """A backup from before ``begin``: the batch is the same, but this ledger never sent it."""
+        partition = partition_of(10)
+
+        assert kinds(partition, receipt_of(partition.batches[0])) == ["superseded", "receipt_imported", "checkpoint"]
+        assert (partition.committed, partition.batches) == (10, {})
+
+    def test_a_receipt_below_the_checkpoint_is_known(self) -> None:
+        partition = partition_of(10)
+        begin(partition, 0)
+        receipt = receipt_of(partition.batches[0])
+        ack(partition, 0)
+
+        assert knows(partition, receipt)
+        assert kinds(partition, receipt) == ["ack_duplicate"]
+
+    def test_a_receipt_of_a_batch_that_was_skipped_here_is_believed(self) -> None:
+        """A restored ledger let go of a batch that, so says the sink, it had delivered."""
+        partition = partition_of(10, 20)
+        partition.skip(partition.planned(1), reason="junk")
+
+        reconcile(partition, [receipt_of(partition.batches[1])], epoch=2)
+
+        assert partition.batches[1].state is BatchState.DELIVERED
+
+
+class TestGenerations:
+    def test_receipts_of_a_generation_that_has_ended_are_passed_over(self) -> None:
+        partition = Partition("p", generation=2)
+
+        assert kinds(partition, stranger(0, 0, 10)) == []
+        assert partition.committed == 0
+
+    def test_receipts_of_one_that_is_still_to_come_are_refused_and_explained(self) -> None:
+        with pytest.raises(LedgerStateError, match=r"receipt of generation 3.*knows 1 only.*rewind the pipeline again"):
+            kinds(Partition("p"), stranger(0, 0, 10, generation=3))
+
+
+class TestRewind:
+    def rewound(self) -> Partition:
+        """Delivered to 20, then planned, resolved and held work beyond; rewound to 5 as generation 2."""
+        partition = partition_of(10, 20, 30, 40, 50)
+        for seq in (0, 1, 3):
+            begin(partition, seq)
+            ack(partition, seq)
+        partition.hold(partition.planned(4), reason="a person looks")
+        partition.passed = []
+        rewind(partition, 5, generation=2, reason="bad transform")
+        return partition
+
+    def test_it_begins_a_new_generation_at_the_position(self) -> None:
+        partition = self.rewound()
+
+        assert (partition.generation, partition.base, partition.committed) == (2, 5, 5)
+        assert (partition.next_seq, partition.planned_end, partition.batches) == (0, 5, {})
+
+    def test_what_was_resolved_beyond_the_checkpoint_is_handed_over_with_its_verdict(self) -> None:
+        assert [(b.key, b.state) for b in self.rewound().passed] == [(BatchKey(1, "p", 3), BatchState.DELIVERED)]
+
+    def test_unresolved_work_is_superseded_and_the_rewind_says_why(self) -> None:
+        partition = partition_of(10, 20)
+        begin(partition, 0)
+
+        events = rewind(partition, 0, generation=4, reason="bad transform")
+
+        assert [(event.kind, event.generation, event.seq) for event in events] == [
+            ("superseded", 1, 0),
+            ("superseded", 1, 1),
+            ("rewound", 4, None),
+        ]
+        assert events[-1].detail == {
+            "before": {"generation": 1, "committed": 0},
+            "after": {"generation": 4, "committed": 0},
+            "reason": "bad transform",
+        }
+
+    def test_the_new_generation_has_numbers_of_its_own(self) -> None:
+        partition = self.rewound()
+        partition.plan(Range(5, 10))
+
+        assert partition.batches[0].key == BatchKey(2, "p", 0)
+
+    @pytest.mark.parametrize(("to", "generation"), [(21, 2), (20, 1), (0, 0)])
+    def test_one_ahead_of_the_checkpoint_or_without_a_new_generation_is_refused(self, to: int, generation: int) -> None:
+        partition = partition_of(20)
+        begin(partition, 0)
+        ack(partition, 0)
+
+        with pytest.raises(LedgerStateError, match=f"cannot be rewound to {to} in generation {generation}"):
+            rewind(partition, to, generation=generation, reason="bad transform")
+        assert (partition.generation, partition.committed) == (1, 20)
