@@ -5,7 +5,7 @@ SHELL := bash
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup java postgres demo test test-unit test-integration test-system lint format crash bench-pg docs lock clean
+.PHONY: help setup java postgres demo test test-unit test-integration test-system lint format crash formal ledger-storm bench-pg bench-ledger docs lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -51,8 +51,17 @@ format: setup ## Let ruff put the code in order
 crash: setup postgres java ## Kill everything at 20 moments, count what is lost or doubled; writes build/crash/summary.json
 	@$(PY) -m tests.chaos.crash
 
+formal: setup postgres java ## Prove it: the core searched, the protocol by TLC, mutants; writes build/formal/summary.json
+	@$(PY) -m tests.formal
+
+ledger-storm: setup postgres ## Random commands, SIGKILLs and stale epochs on one ledger; writes build/storm/summary.json
+	@$(PY) -m tests.chaos.ledger_storm
+
 bench-pg: setup postgres java ## A million rows PostgreSQL to PostgreSQL against psql and Spark JDBC; writes build/bench/pg_to_pg.json
 	@$(PY) -m tests.benchmarks.pg_to_pg
+
+bench-ledger: setup postgres ## Settlements a second, with 10,000 and 10,000,000 receipts behind them; writes build/bench/ledger.json
+	@$(PY) -m tests.benchmarks.ledger
 
 docs: setup ## Build the documentation into docs/_build/html
 	@AIRFLOW_HOME=$(CURDIR)/build/docs $(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -1,0 +1,60 @@
+"""Broken ledgers, in a worker's own process: the storm's test of itself. The product has no such switch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from airflow_provider_ckpt.core import lease as leases
+from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.tickets import Event
+from airflow_provider_ckpt.ledger import settling
+from tests.chaos.storm.scene import Defect
+
+
+def bring_in(defect: Defect) -> None:
+    """Break this process's ledger for good."""
+    _BREAK.get(defect, lambda: None)()
+
+
+def _epoch() -> None:
+    """No epoch is ever too old."""
+    leases.check = lambda held, _epoch, _owner: held  # type: ignore[assignment, return-value]
+
+
+def _forgets() -> None:
+    """Every third receipt is acknowledged and forgotten."""
+    take, calls = settling.take, count(1)
+
+    def forgetful(work: Any, receipt: Any) -> bool:
+        return next(calls) % 3 == 0 or take(work, receipt)
+
+    settling.take = forgetful
+
+
+def _counts() -> None:
+    """Every third batch that the checkpoint passes loses its counts."""
+    advance, calls = Partition.advance, count(1)
+
+    def forgetful(partition: Partition) -> list[Event]:
+        known = len(partition.passed)
+        events = advance(partition)
+        partition.passed[known:] = [
+            replace(batch, receipt=replace(batch.receipt, counts=Counts()))
+            if batch.receipt is not None and next(calls) % 3 == 0
+            else batch
+            for batch in partition.passed[known:]
+        ]
+        return events
+
+    Partition.advance = forgetful  # type: ignore[assignment, method-assign]
+
+
+_BREAK: dict[Defect, Callable[[], None]] = {
+    Defect.EPOCH: _epoch,
+    Defect.FORGETS: _forgets,
+    Defect.COUNTS: _counts,
+}

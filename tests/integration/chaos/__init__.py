@@ -1,0 +1,1 @@
+"""Small storms on real databases."""
