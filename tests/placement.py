@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-KINDS = ("unit", "integration", "system")
+KINDS = ("unit", "integration", "system", "formal")
 _ROOT = Path(__file__).parent
 
 

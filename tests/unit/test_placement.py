@@ -36,8 +36,8 @@ def test_a_test_gets_the_marker_of_its_directory() -> None:
     assert collect(Item("integration/spark/test_it.py")) == ["integration"]
 
 
-def test_a_test_outside_of_the_three_directories_is_refused() -> None:
-    with pytest.raises(pytest.UsageError, match=r"belongs into one of tests/{unit,integration,system}"):
+def test_a_test_outside_of_these_directories_is_refused() -> None:
+    with pytest.raises(pytest.UsageError, match=r"belongs into one of tests/{unit,integration,system,formal}"):
         collect(Item("test_stray.py"))
 
 

@@ -1,0 +1,53 @@
+"""The configurations that are searched: small ones, in seconds, for every build, and large ones for `make formal`.
+
+Each lets some things happen and not others; all of them together let everything happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_provider_ckpt.core.acts import ActKind
+from tests.formal.worlds import Bounds
+
+_ON_BATCHES = frozenset({ActKind.HOLD, ActKind.RELEASE, ActKind.SKIP, ActKind.CANCEL})
+_ON_PHASES = frozenset({ActKind.DRAIN, ActKind.STOP, ActKind.FORCE_STOP, ActKind.RESUME})
+_GENERATIONS = frozenset({ActKind.REWIND, ActKind.REPLAY, ActKind.RECOVER, ActKind.HOLD})
+_SKIP = frozenset({ActKind.SKIP})
+_ASIDE = frozenset({ActKind.HOLD, ActKind.SKIP, ActKind.DRAIN})
+
+SMALL: Mapping[str, Bounds] = {
+    "delivery": Bounds(positions=3, sizes=(1, 2), batches=2),
+    "failures": Bounds(positions=1, batches=1, failures=True, gives_up=True, deaths=True),
+    "people": Bounds(positions=2, batches=2, epochs=1, acts=_ON_BATCHES),
+    "phases": Bounds(positions=2, batches=2, attempts=1, acts=_ON_PHASES | {ActKind.HOLD}),
+    "restored": Bounds(positions=2, sizes=(1, 2), batches=2, attempts=1, backup=True, acts=_SKIP),
+    "adopted": Bounds(positions=2, sizes=(1, 2), batches=2, attempts=1, adopts=True, acts=_ASIDE),
+    "generations": Bounds(positions=2, batches=2, attempts=1, generations=2, acts=_GENERATIONS),
+    "at most once": Bounds(positions=2, batches=2, at_most_once=True),
+}
+"""All of them in seconds."""
+
+LARGE: Mapping[str, Bounds] = {
+    "people, three batches": Bounds(attempts=1, acts=_ON_BATCHES),
+    "three runs": Bounds(sizes=(1, 2), epochs=3),
+    "generations, all acts": Bounds(positions=2, batches=2, attempts=1, generations=2, acts=frozenset(ActKind)),
+    "adopted": Bounds(sizes=(1, 2), attempts=1, adopts=True, acts=_SKIP),
+    "phases, two partitions": Bounds(partitions=2, positions=2, batches=2, attempts=1, epochs=3, acts=_ON_PHASES),
+    "people": Bounds(positions=2, batches=2, gives_up=True, acts=_ON_BATCHES),
+    "three generations": Bounds(
+        positions=2, batches=2, attempts=1, generations=3, acts=frozenset({ActKind.REWIND, ActKind.REPLAY})
+    ),
+    "phases": Bounds(positions=2, batches=2, acts=_ON_PHASES | {ActKind.HOLD}),
+    "adopted, all acts": Bounds(
+        positions=2, sizes=(1, 2), batches=2, attempts=1, gives_up=True, adopts=True, acts=_ON_BATCHES | _ON_PHASES
+    ),
+    "restored": Bounds(sizes=(1, 2), attempts=1, backup=True),
+    "restored, skipped": Bounds(sizes=(1, 2), batches=2, attempts=1, backup=True, acts=_SKIP),
+    "failures": Bounds(positions=2, batches=2, epochs=1, failures=True, gives_up=True),
+    "two partitions": Bounds(partitions=2, positions=2, batches=2, attempts=1),
+    "deaths": Bounds(positions=2, batches=2, deaths=True),
+    "generations": Bounds(positions=2, batches=2, attempts=1, epochs=3, generations=2, acts=_GENERATIONS),
+    "at most once": Bounds(epochs=3, at_most_once=True, acts=frozenset({ActKind.HOLD, ActKind.RELEASE})),
+}
+"""The slowest first, so that two processes end at about the same time."""

@@ -1,0 +1,224 @@
+"""Everything that can happen next in a world: what the run does, what lanes do, what people do, what breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt, Verdict
+from airflow_provider_ckpt.core.invariants import Violation
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.tickets import Phase
+from tests.formal import questions as q
+from tests.formal.expectations import ONCE
+from tests.formal.foreign import foreign
+from tests.formal.leases import Leases
+from tests.formal.numbered import Numbered
+from tests.formal.people import deeds
+from tests.formal.pool import BrokenError, Machine, Pool
+from tests.formal.probes import probes
+from tests.formal.runs import options
+from tests.formal.worlds import ADOPTED, RESTORED, UNSAVED, Bounds, Lane, Outside, Saved, Stage, World
+
+Move = tuple[str, Any]
+"""What happened, for a person who reads a trace."""
+
+
+class Moves:
+    """The moves of one configuration; what depends on a part of the world alone is found out once.
+
+    :raises BrokenError: while they are enumerated, if the core breaks a property
+    """
+
+    def __init__(self, bounds: Bounds, pool: Pool) -> None:
+        self.bounds = bounds
+        self.pool = pool
+        self.leases = Leases(pool.met)
+        self.machines: Numbered[Machine] = Numbered()
+        self.outsides: Numbered[Outside] = Numbered()
+        self._saved: Numbered[Saved] = Numbered()
+        self._foreign = foreign(bounds) if bounds.adopts else []
+        self._checked: set[tuple[int, int, int]] = set()
+        self._probed: set[int] = set()
+        self._runs: dict[tuple[int, int, int], list[tuple[Move, int, int, bool]]] = {}
+        self._claims: dict[tuple[int, int], list[tuple[Move, int]]] = {}
+        self._acts: dict[tuple[int, bool], list[tuple[Move, int]]] = {}
+
+    def first(self) -> World:
+        """The world in which the first run has just acquired, and nothing was ever sent."""
+        names = "pq"[: self.bounds.partitions]
+        parts = tuple(self.pool.start(Partition(name)) for name in names)
+        machine = self.machines.number(Machine(Phase.RUNNING, 1, parts))
+        return World(machine, 1, Stage.FRESH, self.outsides.number(Outside(1)), UNSAVED)
+
+    def after(self, world: World) -> Iterator[tuple[Move, World]]:
+        """Every move, and the world that it leads to."""
+        machine, epoch, stage, outside, saved = world
+        self._check(world)
+        for move, claimed in self._claimed(outside, epoch):
+            yield move, World(machine, epoch, stage, claimed, saved)
+        following = self.leases.next(epoch, stage > Stage.FREE, self.outsides[outside].fence)
+        if following <= self.bounds.epochs:
+            yield ("acquire", following), World(machine, following, Stage.ACQUIRED, outside, saved)
+        if stage == Stage.ACQUIRED:
+            yield ("fence and reconcile", epoch), self._take_over(world)
+        if stage >= Stage.FRESH:
+            yield from self._held(world)
+        if stage == Stage.FREE and epoch < self.bounds.epochs:  # under an epoch of their own
+            for move, after in self.acts(machine, fresh=False):
+                yield move, World(after, epoch + 1, stage, outside, saved)
+        if self.bounds.backup:
+            yield from self._backups(world)
+        if self.bounds.adopts:
+            yield from self._adoptions(world)
+
+    def _held(self, world: World) -> Iterator[tuple[Move, World]]:
+        """What the holder does once it has reconciled; people's acts among it."""
+        machine, epoch, stage, outside, saved = world
+        for move, after, beyond, begun in self._run(machine, epoch, outside):
+            yield move, World(after, epoch, Stage.RUNNING if begun else stage, beyond, saved)
+        for move, after in self.acts(machine, fresh=stage == Stage.FRESH):
+            yield move, World(after, epoch, stage, outside, saved)
+        yield ("release", epoch), World(machine, epoch, Stage.FREE, outside, saved)
+
+    # Checks
+
+    def _check(self, world: World) -> None:
+        seen = (world.machine, world.epoch, world.outside)
+        if seen in self._checked:
+            return
+        self._checked.add(seen)
+        outside = self.outsides[world.outside]
+        for held in (True, False):
+            self.leases.check(world.epoch, held, outside.fence)
+        for place in self.machines[world.machine].parts:
+            self.pool.check(place, world.epoch)
+            self.pool.account(place, outside.sink)
+            if place not in self._probed:
+                self._probed.add(place)
+                for question in probes(self.pool.partition(place)):
+                    self.pool.ask(place, question)
+
+    # Lanes
+
+    def _claimed(self, number: int, epoch: int) -> list[tuple[Move, int]]:
+        """What lanes may claim now."""
+        known = self._claims.get((number, epoch))
+        if known is None:
+            outside = self.outsides[number]
+            known = [(("claim", lane), self._claim(outside, lane, epoch)) for lane in outside.lanes]
+            self._claims[number, epoch] = known
+        return known
+
+    def _claim(self, outside: Outside, lane: Lane, epoch: int) -> int:
+        if lane.epoch != epoch:
+            self.pool.met.reach("a lane claims between the takeover and its fence")
+        verdict = q.VERDICTS[lane.instruction]
+        receipt = q.receipt_of(lane.key, lane.range, verdict, epoch=lane.epoch, attempt=lane.attempt)
+        once(outside.sink, receipt)
+        rest = tuple(other for other in outside.lanes if other.key != lane.key)
+        if len(rest) < len(outside.lanes) - 1:
+            self.pool.met.reach("a lane finds the verdict that another attempt claimed")
+        return self.outsides.number(Outside(outside.fence, outside.sink | {receipt}, rest))
+
+    # The lease
+
+    def _take_over(self, world: World) -> World:
+        """Fence the sink, then reconcile: nothing can come between that would make a difference."""
+        outside = self.outsides[world.outside]
+        if any(lane.epoch < world.epoch for lane in outside.lanes):
+            self.pool.met.reach("a lane of an older epoch is shut out by the fence")
+        machine = self.reconciled(self.machines[world.machine], outside.sink, world.epoch)
+        lanes = tuple(lane for lane in outside.lanes if lane.epoch >= world.epoch)
+        fenced = self.outsides.number(Outside(world.epoch, outside.sink, lanes))
+        return World(self.machines.number(machine), world.epoch, Stage.FRESH, fenced, world.saved)
+
+    def reconciled(self, machine: Machine, sink: frozenset[Receipt], epoch: int) -> Machine:
+        """What reconciling with the sink makes of the ledger."""
+        parts = []
+        for place in machine.parts:
+            partition = self.pool.partition(place)
+            known = (r for r in sink if r.key.partition == partition.id and r.range.end > partition.committed)
+            receipts = tuple(sorted(known, key=_by_key))
+            parts.append(self.pool.ask(place, (q.reconcile, receipts, epoch)))
+        return Machine(machine.phase, machine.generation, tuple(parts))
+
+    # A run
+
+    def _run(self, number: int, epoch: int, beyond: int) -> list[tuple[Move, int, int, bool]]:
+        """What a run may do: the move, the ledger and the outside that it leads to, and whether something was begun."""
+        known = self._runs.get((number, epoch, beyond))
+        if known is None:
+            known = self._runs[number, epoch, beyond] = []
+            machine, outside = self.machines[number], self.outsides[beyond]
+            for index, place in enumerate(machine.parts):
+                partition = self.pool.partition(place)
+                heard = sorted((r for r in outside.sink if r.key.partition == partition.id), key=_by_key)
+                for question in (*options(partition, epoch, self.bounds), *((q.take, receipt) for receipt in heard)):
+                    after = self.pool.ask(place, question)
+                    if after == place:
+                        continue
+                    parts = (*machine.parts[:index], after, *machine.parts[index + 1 :])
+                    begun = question[0] is q.begin
+                    sent = self._sent(partition, question, outside) if begun else beyond
+                    move = (question[0].__name__, question[1:])
+                    known.append(
+                        (move, self.machines.number(Machine(machine.phase, machine.generation, parts)), sent, begun)
+                    )
+        return known
+
+    def _sent(self, partition: Partition, question: q.Question, outside: Outside) -> int:
+        batch = partition.batches[question[1]]
+        lane = Lane(batch.key, batch.range, batch.attempts + 1, question[2], batch.instruction)
+        if any(receipt.key == lane.key for receipt in outside.sink):
+            return self.outsides.number(outside)
+        return self.outsides.number(Outside(outside.fence, outside.sink, tuple(sorted((*outside.lanes, lane)))))
+
+    # People, and backups
+
+    def acts(self, number: int, *, fresh: bool) -> list[tuple[Move, int]]:
+        """The acts that change something, and what they make of the pipeline."""
+        known = self._acts.get((number, fresh))
+        if known is None:
+            known = []
+            machine = self.machines[number]
+            for deed in deeds(self.bounds, self.pool, machine, fresh=fresh):
+                after = self.pool.act(machine, deed)
+                if after is not None and after != machine:
+                    known.append(((deed.kind.value, deed[1:]), self.machines.number(after)))
+            self._acts[number, fresh] = known
+        return known
+
+    def _backups(self, world: World) -> Iterator[tuple[Move, World]]:
+        if world.saved == UNSAVED:
+            saved = self._saved.number(Saved(world.machine, world.epoch, world.stage > Stage.FREE))
+            yield ("back up", world.epoch), World(*world[:4], saved)
+        elif world.saved >= 0:
+            old = self._saved[world.saved]
+            stage = Stage.GONE if old.held else Stage.FREE
+            yield ("restore", old.epoch), World(old.machine, old.epoch, stage, world.outside, RESTORED)
+
+    def _adoptions(self, world: World) -> Iterator[tuple[Move, World]]:
+        outside = self.outsides[world.outside]
+        if world.saved == UNSAVED and not outside.sink:
+            for sink in self._foreign:
+                adopted = self.outsides.number(Outside(outside.fence, sink))
+                yield ("adopt", sorted(sink, key=_by_key)), World(*world[:2], Stage.GONE, adopted, ADOPTED)
+
+
+def _by_key(receipt: Receipt) -> BatchKey:
+    return receipt.key
+
+
+def once(sink: frozenset[Receipt], new: Receipt) -> None:
+    """Make sure that no position is delivered a second time in its generation.
+
+    :raises BrokenError: if one is
+    """
+    if new.verdict is not Verdict.DELIVERED:
+        return
+    for old in sink:
+        same = (old.key.generation, old.key.partition) == (new.key.generation, new.key.partition)
+        if same and old.verdict is Verdict.DELIVERED and old.range.overlaps(new.range):
+            message = f"{new.key} {new.range} is delivered, and so was {old.key} {old.range}"
+            raise BrokenError([Violation(ONCE, new.key.partition, message, new.range.start)])

@@ -1,0 +1,80 @@
+"""Defects in how the ledger locks, loads and stores; caught by tests on SQLite, and one on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.formal.mutant import Mutant
+
+_LEDGER = "tests/integration/ledger"
+_HERE = "tests/formal/test_ledger_rules.py"
+
+OF_LEDGER: Sequence[Mutant] = (
+    Mutant(
+        "the lease is checked without its lock",
+        "ledger/lease.py",
+        ".where(_L.pipeline == pipeline).with_for_update()",
+        ".where(_L.pipeline == pipeline)",
+        test=f"{_HERE}::test_a_takeover_waits_for_a_command_in_progress",
+    ),
+    Mutant(
+        "a command does not check the lease",
+        "ledger/work.py",
+        "leases.check(connection, lease.pipeline, lease.epoch, lease.owner)",
+        "leases.lock(connection, lease.pipeline)",
+        test=f"{_LEDGER}/test_lease.py"
+        "::test_every_command_of_an_older_epoch_is_refused_and_stores_nothing[sqlite-settle]",
+    ),
+    Mutant(
+        "the outcome of an older attempt is settled",
+        "ledger/settling.py",
+        "if batch is None or batch.attempts != outcome.attempt:",
+        "if batch is None:",
+        test=f"{_LEDGER}/test_settling.py::test_an_outcome_of_an_attempt_that_is_not_open_is_ignored_and_told[sqlite]",
+    ),
+    Mutant(
+        "the outcome of an older epoch's attempt is settled",
+        "ledger/work.py",
+        "batch.state is not BatchState.IN_FLIGHT or batch.epoch != self.lease.epoch:",
+        "batch.state is not BatchState.IN_FLIGHT:",
+        test=f"{_HERE}::test_an_outcome_of_an_older_epochs_attempt_is_ignored",
+    ),
+    Mutant(
+        "a restart forgets what was cancelled",
+        "ledger/rows.py",
+        '"cancelled": batch.cancelled,',
+        '"cancelled": False,',
+        test=f"{_LEDGER}/test_settling.py::test_the_cancellation_watermark_survives_a_takeover[sqlite]",
+    ),
+    Mutant(
+        "a settlement does not look at what others have resolved",
+        "ledger/rows.py",
+        "ahead = sa.or_(_B.state.in_([state.value for state in RESOLVED]), _B.cancelled)",
+        "ahead = _B.cancelled",
+        test=f"{_LEDGER}/test_partial_loading.py"
+        "::test_the_checkpoint_moves_over_what_other_commands_have_resolved[sqlite]",
+    ),
+    Mutant(
+        "an act is applied behind the back of the run that holds the lease",
+        "ledger/ledger.py",
+        "            try:\n"
+        "                lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)",
+        "            try:\n"
+        "                lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=True)",
+        test=f"{_HERE}::test_an_act_waits_for_the_run_that_holds_the_lease",
+    ),
+    Mutant(
+        "a rewind is applied without a fence and a new epoch",
+        "ledger/acting.py",
+        "if intent.act.kind in acts.BEHIND_FENCE and not behind_fence:",
+        "if intent.act.kind in acts.BEHIND_FENCE and behind_fence:",
+        test=f"{_HERE}::test_a_rewind_waits_for_a_fence",
+    ),
+    Mutant(
+        "the ledger merges receipts across a gap",
+        "ledger/merging.py",
+        "if here and batch.range.start <= end:",
+        "if here and batch.range.start <= end + 10:",
+        test=f"{_HERE}::test_receipts_on_both_sides_of_a_gap_stay_two",
+    ),
+)

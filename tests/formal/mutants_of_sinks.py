@@ -1,0 +1,96 @@
+"""Defects in claims and fences of the sinks, caught by tests on a real PostgreSQL and on real Delta tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.formal.mutant import Mutant
+
+_POSTGRES = "tests/integration/connectors/test_postgres_sink.py"
+_BARRIER = "tests/formal/test_sink_rules.py::test_what_waits_inside_a_batch_when_the_fence_rises_never_commits"
+_DELTA = "tests/integration/connectors/test_delta_conformance.py::TestNewTable"
+_DELTA_FENCE = "tests/integration/connectors/test_delta_fence.py::TestFence"
+
+OF_SINKS: Sequence[Mutant] = (
+    Mutant(
+        "postgres: the fence does not wait for whoever holds it",
+        "connectors/postgres/sink.py",
+        "        except psycopg2.errors.LockNotAvailable:\n            return False",
+        "        except psycopg2.errors.LockNotAvailable:\n            return True",
+        test=f"{_POSTGRES}::TestFence::test_it_ends_a_transaction_of_an_older_epoch_that_does_not_end_by_itself",
+    ),
+    Mutant(
+        "postgres: a lane does not hold the fence to its end",
+        "connectors/postgres/bookkeeping.py",
+        "WHERE ledger = {{0}}::text AND pipeline = {{1}}::text FOR SHARE",
+        "WHERE ledger = {{0}}::text AND pipeline = {{1}}::text",
+        test=_BARRIER,
+    ),
+    Mutant(
+        "postgres: the receipt is committed on its own, before the rows",
+        "connectors/postgres/writer.py",
+        '        self._run("BEGIN ISOLATION LEVEL READ COMMITTED")\n'
+        "        claimed = self._claim(task, verdict, counts, books, fetch)\n",
+        "        claimed = self._claim(task, verdict, counts, books, fetch)\n"
+        '        self._run("BEGIN ISOLATION LEVEL READ COMMITTED")\n',
+        test=_BARRIER,
+    ),
+    Mutant(
+        "postgres: epochs are compared the wrong way when a lane claims",
+        "connectors/postgres/writer.py",
+        "        if held and held[0][0] > ours:\n            raise self._fenced(held[0][0])\n"
+        "        if not held or held[0][0] < ours:",
+        "        if held and held[0][0] < ours:\n            raise self._fenced(held[0][0])\n"
+        "        if not held or held[0][0] > ours:",
+        test=f"{_POSTGRES}::TestConformance::test_a_fence_refuses_whoever_has_an_older_epoch[append]",
+    ),
+    Mutant(
+        "postgres: the fence can be lowered",
+        "connectors/postgres/sink.py",
+        "            if held[0][0] > epoch:\n",
+        "            if held[0][0] < epoch:\n",
+        test=f"{_POSTGRES}::TestConformance::test_a_fence_is_never_lowered[append]",
+    ),
+    Mutant(
+        "postgres: a claim that finds a receipt delivers all the same",
+        "connectors/postgres/writer.py",
+        "        if at is None:\n            return None\n",
+        "        at = at or datetime.now(UTC)\n",
+        test=f"{_POSTGRES}::TestConformance::test_a_second_delivery_finds_the_receipt_and_has_no_effect[append]",
+    ),
+    Mutant(
+        "delta: the fence is a file alone, and no commit",
+        "connectors/delta/fence.py",
+        "        if table is None or table.transaction_version(layout.epoch_app) == epoch:",
+        "        if table is None or epoch:",
+        test=f"{_DELTA_FENCE}::test_a_commit_prepared_before_the_fence_loses_to_it",
+    ),
+    Mutant(
+        "delta: epochs are compared the wrong way",
+        "connectors/delta/fence.py",
+        "    if newest > epoch:\n",
+        "    if newest < epoch:\n",
+        test=f"{_DELTA}::test_a_fence_refuses_whoever_has_an_older_epoch",
+    ),
+    Mutant(
+        "delta: a commit does not look at the fence",
+        "connectors/delta/committer.py",
+        "                refuse_if_fenced(self._layout, table, self._context.epoch)\n",
+        "                pass\n",
+        test=f"{_DELTA_FENCE}::test_a_stale_epoch_commits_nothing_and_its_files_go",
+    ),
+    Mutant(
+        "delta: rows are committed without their receipts",
+        "connectors/delta/committer.py",
+        "{self._layout.epoch_app: self._context.epoch, self._layout.receipts_app: number},",
+        "{self._layout.epoch_app: self._context.epoch},",
+        test=f"{_DELTA}::test_a_batch_is_delivered_with_its_receipt",
+    ),
+    Mutant(
+        "delta: a commit leaves out the receipts before it",
+        "connectors/delta/receipts.py",
+        '            "previous": previous,\n',
+        '            "previous": None,\n',
+        test=f"{_DELTA}::test_many_batches_go_through_one_writer",
+    ),
+)

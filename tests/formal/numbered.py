@@ -1,0 +1,31 @@
+"""Values by number, so that a world is a few small integers: quick to hash, cheap to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Numbered(Generic[T]):
+    """Gives every distinct value a number, from 0."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[T, int] = {}
+        self._values: list[T] = []
+
+    def number(self, value: T) -> int:
+        """The value's number."""
+        found = self._numbers.setdefault(value, len(self._values))
+        if found == len(self._values):
+            self._values.append(value)
+        return found
+
+    def __getitem__(self, number: int) -> T:
+        """The value of a number."""
+        return self._values[number]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._values)

@@ -1,0 +1,57 @@
+"""What people may do to a pipeline as it stands: every act on every batch, be it fit for it or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.ranges import Range
+from tests.formal.pool import Deed, Machine, Pool
+from tests.formal.worlds import Bounds
+
+ON_BATCHES = (ActKind.HOLD, ActKind.RELEASE, ActKind.SKIP, ActKind.CANCEL)
+ON_PHASES = (ActKind.DRAIN, ActKind.STOP, ActKind.FORCE_STOP, ActKind.RESUME)
+
+
+def deeds(bounds: Bounds, pool: Pool, machine: Machine, *, fresh: bool) -> Iterator[Deed]:
+    """Every act that the configuration knows.
+
+    :param fresh: whether the sink was fenced and reconciled just now, as a rewind needs; a forced stop is tried without
+        that as well, since it must hold even with attempts open
+    """
+    chosen = bounds.acts if fresh else bounds.acts - {ActKind.REWIND}
+    for kind in ON_PHASES:
+        if kind in chosen:
+            yield Deed(kind)
+    yield from _on_batches(bounds, pool, machine)
+    if machine.generation < bounds.generations:
+        for place in machine.parts:
+            partition = pool.partition(place)
+            if ActKind.REWIND in chosen and partition.limit is None:
+                for to in sorted({0, partition.committed, partition.committed + 1}):
+                    yield Deed(ActKind.REWIND, positions=((partition.id, to),))
+            for kind in sorted({ActKind.REPLAY, ActKind.RECOVER} & chosen):
+                for end in sorted({1, partition.committed, partition.committed + 1} - {0}):
+                    yield Deed(kind, spans=((partition.id, Range(0, end)),))
+
+
+def _on_batches(bounds: Bounds, pool: Pool, machine: Machine) -> Iterator[Deed]:
+    kinds = [kind for kind in ON_BATCHES if kind in bounds.acts]
+    if not kinds:
+        return
+    keys: list[BatchKey] = []
+    stale: list[BatchKey] = []
+    for place in machine.parts:
+        partition = pool.partition(place)
+        keys += [batch.key for batch in partition.batches.values()]
+        if partition.generation > 1:
+            stale.append(BatchKey(partition.generation - 1, partition.id, 0))
+    for kind in kinds:
+        for key in (*keys, *stale):
+            yield Deed(kind, (key,))
+        for pair in combinations(keys, 2):
+            yield Deed(kind, pair)
+        if kind is ActKind.RELEASE:
+            yield Deed(kind)

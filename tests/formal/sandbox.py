@@ -1,0 +1,85 @@
+"""A copy of the package and its tests, in which one thing at a time is made wrong; the work tree is never touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_PARTS = ("airflow_provider_ckpt", "tests", "pyproject.toml")
+_SECONDS = 240
+"""Nothing that runs here takes longer, unless it hangs."""
+
+
+class SandboxError(Exception):
+    """The harness itself failed: a text to replace is not there, or a test could not be run."""
+
+
+class Sandbox:
+    """One copy.
+
+    :param place: an empty directory
+    """
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        ignored = shutil.ignore_patterns("__pycache__", "_build")
+        for name in _PARTS:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, place / name, ignore=ignored)
+            else:
+                shutil.copy(source, place / name)
+
+    @contextmanager
+    def replaced(self, file: str, old: str, new: str) -> Iterator[None]:
+        """Replace a text for a while.
+
+        :param file: below the package
+        :raises SandboxError: if the old text is not there exactly once
+        """
+        path = self.place / "airflow_provider_ckpt" / file
+        text = path.read_text()
+        if text.count(old) != 1:
+            raise SandboxError(f"{file} holds {text.count(old)} times what is to be replaced once: {old!r}")
+        try:
+            self._write(path, text.replace(old, new))
+            yield
+        finally:
+            self._write(path, text)
+
+    def search(self, configuration: str) -> list[str]:
+        """Search a small configuration; the properties that break."""
+        done = self._run("search", configuration)
+        if done.returncode != 0:
+            raise SandboxError(f"the search of {configuration!r} did not end well: {done.stderr[-2000:]}")
+        broken: list[str] = json.loads(done.stdout.splitlines()[-1])
+        return broken
+
+    def fails(self, tests: Sequence[str]) -> bool:
+        """Whether one of these tests fails.
+
+        :raises SandboxError: if they could not be run
+        """
+        done = self._run("test", *tests)
+        if done.returncode not in (0, 1):
+            raise SandboxError(f"pytest ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
+        return done.returncode == 1
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        variables = os.environ | {"PYTHONPATH": str(self.place)}
+        command = [sys.executable, "-m", "tests.formal.inside", str(self.place), *arguments]
+        return subprocess.run(
+            command, cwd=self.place, env=variables, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+
+    def _write(self, path: Path, text: str) -> None:
+        path.write_text(text)
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+            compiled.unlink()
