@@ -98,6 +98,10 @@ ReceiptsReadAreFinal ==
 (* ... what a rewind has superseded never has an effect later, *)
 NoCommitByEndedGeneration == [][\A x \in receipts' \ receipts : x.generation >= generation]_vars
 
+(* ... a new generation finds no receipts of its own, *)
+GenerationIsNew ==
+  [][generation' # generation /\ restores' = restores => \A x \in receipts : x.generation # generation']_vars
+
 (* ... and once the holder has reconciled, no attempt but its own is open. *)
 OpenAttemptsAreTheHolders == \A r \in RUNS : Holds(r) => \A s \in in_flight : batches[s].epoch = epoch
 
@@ -215,7 +219,9 @@ NoteGuards ==
   /\ Reached(30, "HeldBatchEventuallyReleased", InState(batches, {"held"}) # {} /\ HolderDied)
   /\ Reached(31, "CancelledWorkCanFinish", Cancelled(batches) # {} /\ HolderDied)
 
-ASSUME \A i \in 1 .. 31 : TLCSet(i, 0)
+  /\ Reached(32, "GenerationIsNew", \E x \in receipts : x.generation > generation)
+
+ASSUME \A i \in 1 .. 32 : TLCSet(i, 0)
 
 Symmetry == Permutations(RUNS)
 

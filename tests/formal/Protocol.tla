@@ -582,8 +582,9 @@ Plan(r) ==
 (* What may be begun: a pinned pipeline's list ends at the first batch that may not. *)
 Candidates ==
   LET planned == InState(batches, {"planned"}) IN
-  IF PINNED /\ MUTANT # "held_batch_is_overtaken" THEN {s \in planned : \A o \in blocking : o < s => o \in planned}
-  ELSE planned
+  CASE MUTANT = "cancelled_batch_not_begun_again" -> planned \ Cancelled(batches)
+    [] PINNED /\ MUTANT # "held_batch_is_overtaken" -> {s \in planned : \A o \in blocking : o < s => o \in planned}
+    [] OTHER -> planned
 
 TaskOf(s) == [seq |-> s, attempt |-> waves + 1, instruction |-> batches[s].instruction,
               start |-> batches[s].start, end |-> batches[s].end]
@@ -662,7 +663,7 @@ WaveIsOver(r) == \A s \in Ours(r) :
 
 (* The run gives its wave up, rightly or not, reads receipts without a fence, and puts back what seems to have none. *)
 Lost(r) ==
-  /\ Holds(r) /\ Ours(r) # {}
+  /\ Holds(r) /\ Ours(r) # {} /\ MUTANT # "lost_wave_not_noticed"
   /\ LET there == {x \in receipts : x.generation = generation /\ x.seq \in Ours(r)} IN \E seen \in SUBSET there :
        LET strange == {x \in seen : Stranger(batches, x)}
            acked == Imported(Acked(batches, seen \ strange), strange)
@@ -733,7 +734,9 @@ Hold(r) == /\ Act(r, "hold")
 (* Policy holds batches too, so a person may always release one. *)
 ReleaseHeld(r) ==
   /\ "release" \in ACTS /\ Holds(r)
-  /\ \E s \in InState(batches, {"held"}) : ChangesBatch(s, [batches[s] EXCEPT !.state = "planned"])
+  /\ \E s \in InState(batches, {"held"}) :
+       /\ MUTANT = "begun_batch_not_released" => batches[s].attempts = 0
+       /\ ChangesBatch(s, [batches[s] EXCEPT !.state = "planned"])
   /\ UNCHANGED counters
 
 (* A batch never begun is let go in the ledger alone; any other by claiming `void`. *)
@@ -765,16 +768,19 @@ ForceStop(r) ==
   /\ runs[r].fresh \/ MUTANT = "force_stop_without_takeover"
   /\ ChangesPhase("stopped")
 
-(* A new generation from any position, right behind an acquire; a number that the sink has never seen either. *)
+(* Behind the fence of its own acquire, a new generation from any position. Its number is one that neither the ledger nor
+   the sink has seen: a restored ledger may have forgotten a rewind whose receipts are still there. *)
 Rewind(r) ==
-  /\ Act(r, "rewind")
-  /\ runs[r].fresh \/ MUTANT = "rewind_without_an_epoch"
-  /\ LET new == IF MUTANT = "rewind_in_the_same_generation" THEN generation ELSE generation + 1
+  /\ "rewind" \in ACTS /\ acts < MAX_ACTS /\ acts' = acts + 1
+  /\ LedgerOk(r) /\ runs[r].pc = IF MUTANT = "rewind_without_an_epoch" THEN "ready" ELSE "fenced"
+  /\ LET seen == IF MUTANT = "rewind_reuses_a_generation" THEN {} ELSE {x.generation : x \in receipts}
+         new == IF MUTANT = "rewind_in_the_same_generation" THEN generation ELSE Highest({generation} \cup seen) + 1
      IN new \in Generations /\ generation' = new
   /\ \E to \in 0 .. planned_end : base' = to /\ committed' = to /\ planned_end' = to
   /\ next_seq' = 0 /\ batches' = << >>
+  /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "ready", !.epoch = runs[r].epoch]]
   /\ reports' = {}
-  /\ Free /\ UNCHANGED <<lease, phase, sink, runs, lanes, barrier, copies>>
+  /\ Free /\ UNCHANGED <<lease, phase, sink, lanes, barrier, waves, twins, copies>>
 
 PeopleAct(r) ==
   Hold(r) \/ ReleaseHeld(r) \/ Skip(r) \/ Cancel(r) \/ Drain(r) \/ Stop(r) \/ Resume(r) \/ ForceStop(r) \/ Rewind(r)
