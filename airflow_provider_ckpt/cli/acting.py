@@ -6,7 +6,7 @@ While a run holds the lease the act is stored; whoever holds the lease applies i
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_provider_ckpt.cli.output import write_table
@@ -59,8 +59,10 @@ def document(ledger: Ledger, args: Namespace, result: ActResult, *, why: str | N
 
     ``waits_for`` is the lease's holder, where the act is stored or, in a dry run, would be.
     """
+    from airflow_provider_ckpt.replication.owner import is_held
+
     lease = ledger.status(args.pipeline)["lease"]
-    waits = result.intent is not None or (args.dry_run and busy(lease))
+    waits = result.intent is not None or (args.dry_run and is_held(lease))
     return {
         "pipeline": args.pipeline,
         "act": result.act.kind.value,
@@ -74,13 +76,6 @@ def document(ledger: Ledger, args: Namespace, result: ActResult, *, why: str | N
         "reason": why,
         "next": None,
     }
-
-
-def busy(lease: Mapping[str, Any]) -> bool:
-    """Whether somebody holds a lease, as ``status`` tells of it, who may be alive."""
-    from airflow_provider_ckpt.replication.owner import is_dead
-
-    return bool(lease["held"]) and not is_dead(lease["owner"])
 
 
 def waiting(ledger: Ledger, pipeline: str) -> list[dict[str, Any]]:

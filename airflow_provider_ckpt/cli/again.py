@@ -6,7 +6,7 @@ from argparse import Namespace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.cli.acting import act_in, batch_keys, busy, document, table
+from airflow_provider_ckpt.cli.acting import act_in, batch_keys, document, table
 from airflow_provider_ckpt.cli.command import command
 from airflow_provider_ckpt.cli.person import who, why
 from airflow_provider_ckpt.core.acts import Act, ActKind
@@ -20,17 +20,11 @@ if TYPE_CHECKING:
 @command(table)
 def rewind(args: Namespace) -> dict[str, Any]:
     """Begin a new generation at an earlier position; stored if a run holds the lease, and applied by the next one."""
-    from airflow_provider_ckpt.cli.setup import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
-    from airflow_provider_ckpt.replication.people import carry_out
 
     reason = why(args, required_by="rewind")
     with open_ledger(args.ledger) as ledger:
-        wanted = Act(ActKind.REWIND, positions=_positions(args, ledger))
-        if args.dry_run or busy(ledger.status(args.pipeline)["lease"]):
-            return act_in(ledger, args, wanted, why=reason)
-        result = carry_out(setup_of(args, ledger), wanted, who=who(), why=reason)
-        return document(ledger, args, result, why=reason)
+        return _carried_out(ledger, args, Act(ActKind.REWIND, positions=_positions(args, ledger)), reason)
 
 
 @command(table)
@@ -45,11 +39,21 @@ def replay_range(args: Namespace) -> dict[str, Any]:
         except ValueError as error:
             raise ConfigError(f"{error}.", hint="--from is the first position, --to the first one left out.") from error
         before = set(ledger.partitions(args.pipeline))
-        result = act_in(ledger, args, Act(ActKind.REPLAY, spans=spans), why=reason)
+        result = _carried_out(ledger, args, Act(ActKind.REPLAY, spans=spans), reason)
         made = sorted(set(ledger.partitions(args.pipeline)) - before)
         if made:
             result["next"] = f"the next run reads it, as partition {', '.join(made)}"
         return result
+
+
+def _carried_out(ledger: Ledger, args: Namespace, act: Act, why: str | None) -> dict[str, Any]:
+    from airflow_provider_ckpt.cli.setup import setup_of
+    from airflow_provider_ckpt.replication.people import carry_out_or_store
+
+    if args.dry_run:
+        return act_in(ledger, args, act, why=why)
+    result = carry_out_or_store(setup_of(args, ledger), act, who=who(), why=why)
+    return document(ledger, args, result, why=why)
 
 
 def _positions(args: Namespace, ledger: Ledger) -> dict[str, int]:

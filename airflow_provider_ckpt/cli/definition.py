@@ -142,7 +142,7 @@ def _again() -> Iterable[CLICommand]:
                 "range",
                 "again.replay_range",
                 "Read a stretch below the checkpoint once more",
-                *(given.PIPELINE, given.PARTITION, *span, given.WHY, given.DRY_RUN),
+                *(given.PIPELINE, given.PARTITION, *span, given.WHY, given.DRY_RUN, given.DECLARATION),
                 more="The checkpoint stays. A sink that appends gets the rows twice.",
             ),
         ),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow_provider_ckpt.core.batch import Counts, Receipt
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 if TYPE_CHECKING:
@@ -290,9 +291,11 @@ class Sink(Protocol):
         :raises FencedError: if the sink holds a newer epoch
         """
 
-    def receipts(self, after: Mapping[str, int]) -> Iterator[Receipt]:
-        """This ledger's receipts for the pipeline whose range ends beyond ``after`` (the checkpoint) of their
-        partition; all of them for a partition that ``after`` does not name. Final once :meth:`fence` has returned."""
+    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+        """This ledger's receipts for the pipeline that are news, by partition; all of a partition that is not named.
+
+        They come in the order of their keys, and are final once :meth:`fence` has returned.
+        """
 
     def target_rows(self) -> int | None:
         """How many rows the target holds, where that is cheap enough to ask."""

@@ -39,6 +39,13 @@ class ActKind(StrEnum):
 BEHIND_FENCE = frozenset({ActKind.FORCE_STOP, ActKind.REWIND})
 """Acts that need the sink fenced and its receipts read first, so only a new epoch applies them."""
 
+BY_A_RUN = BEHIND_FENCE | {ActKind.REPLAY, ActKind.RECOVER}
+"""Acts that only one who has read the sink's receipts applies.
+
+All of them but force stop number a generation. A ledger that was restored from a backup may have forgotten some whose
+receipts are there; under such a number new work would pass for delivered.
+"""
+
 _SIDES = {ActKind.REPLAY: Side.REPLAY, ActKind.RECOVER: Side.RECOVERY}
 
 

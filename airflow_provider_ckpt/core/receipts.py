@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Counts
 from airflow_provider_ckpt.core.ranges import Range
+
+
+class Known(NamedTuple):
+    """Up to where a ledger knows a partition; what a sink holds beyond is news to it.
+
+    :param position: receipts of this generation that end beyond it are news, and all of newer generations
+    """
+
+    generation: int
+    position: int
+
+    def covers(self, generation: int, end: int) -> bool:
+        """Whether a receipt of the partition, of this generation and with this end, is no news."""
+        return end <= self.position if generation == self.generation else generation < self.generation
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,15 @@ Semantics, sections 2 and 4. Both are made of the transitions in ``partition.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from airflow_provider_ckpt.core.batch import BatchState, Receipt
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.tickets import Event
+
+FORGOTTEN = "the sink holds receipts of a rewind that this ledger has forgotten"
+"""Reason of a rewind that is made up for from the sink's receipts."""
 
 
 def knows(partition: Partition, receipt: Receipt) -> bool:
@@ -25,23 +28,35 @@ def reconcile(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) 
     """Agree with the sink's receipts, then end what older epochs left open.
 
     Call it after the fence of ``epoch``: from then on an older attempt that has no receipt never gets one. Receipts of
-    generations that a rewind has ended are passed over. The checkpoint moves once, at the end.
+    generations that a rewind has ended are passed over. One of a generation that is still to come says that this ledger
+    is older than a rewind, which is then made up for. Where that went to is not known any more, but it was neither
+    beyond the first of its receipts nor beyond what the generation before had resolved. The generation begins at the
+    lower of the two, so nothing is left out.
 
-    :param receipts: the sink's, of this partition, that are not below the checkpoint
-    :raises LedgerStateError: if one is of a generation that is still to come: this ledger is older than a rewind
+    :param receipts: the sink's, of this partition, that are news by :class:`~.receipts.Known`
+    :param epoch: the lease's epoch
     """
+    return [event for events in by_generation(partition, receipts, epoch=epoch) for event in events]
+
+
+def by_generation(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> Iterator[list[Event]]:
+    """:func:`reconcile`, stopping wherever a generation has ended and the next has only begun."""
+    found: dict[int, list[Receipt]] = {}
+    for receipt in receipts:
+        found.setdefault(receipt.key.generation, []).append(receipt)
+    events = _settle(partition, found.get(partition.generation, []), epoch)
+    for generation in sorted(number for number in found if number > partition.generation):
+        to = min(partition.committed, *(receipt.range.start for receipt in found[generation]))
+        yield events + rewind(partition, to, generation=generation, reason=FORGOTTEN)
+        events = _settle(partition, found[generation], epoch)
+    yield events
+
+
+def _settle(partition: Partition, receipts: Sequence[Receipt], epoch: int) -> list[Event]:
+    """Agree with receipts of this generation. The checkpoint moves once, at the end."""
     strangers: list[Receipt] = []
     events: list[Event] = []
     for receipt in receipts:
-        if receipt.key.generation > partition.generation:
-            raise LedgerStateError(
-                f"the sink holds a receipt of generation {receipt.key.generation}, and this ledger knows "
-                f"{partition.generation} only: it is older than the newest rewind.",
-                batch=str(receipt.key),
-                hint="Restore a newer copy of the ledger, or rewind the pipeline again.",
-            )
-        if receipt.key.generation < partition.generation:
-            continue
         if knows(partition, receipt):
             events += partition.ack(receipt, advance=False)
         else:

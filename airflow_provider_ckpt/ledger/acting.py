@@ -5,18 +5,18 @@ Every act leaves one event that names the person, the reason, and what was befor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core import acts
-from airflow_provider_ckpt.core.acts import Act
+from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
 from airflow_provider_ckpt.core.tickets import Event
-from airflow_provider_ckpt.ledger import bulk, store, tables, trail
+from airflow_provider_ckpt.ledger import bulk, generations, tables, trail
 from airflow_provider_ckpt.ledger.records import ActResult, Intent
 from airflow_provider_ckpt.ledger.work import Work
 
@@ -59,7 +59,7 @@ def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
         error.pipeline = error.pipeline or work.lease.pipeline
         raise
     _note_endings(work, events)
-    _note_generations(work, events, why)
+    generations.note(work, events, why)
     work.store()
     after = _state(work, act)
     detail = {"act": act.to_json(), "reason": why, "before": before, "after": after}
@@ -68,15 +68,15 @@ def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
     return ActResult(act, applied=True, before=before, after=after)
 
 
-def apply_waiting(work: Work, *, behind_fence: bool = False, keep_refused: bool = False) -> list[ActResult]:
+def apply_waiting(work: Work, *, leave: Set[ActKind], keep_refused: bool = False) -> list[ActResult]:
     """Apply the intents that people stored; one that no longer fits is refused, with an event that says why.
 
-    :param behind_fence: whether this epoch has fenced the sink and read its receipts, as rewind and force stop need
+    :param leave: kinds that are left for someone who has fenced the sink, or read its receipts
     :param keep_refused: leave what does not fit for the next run: a stop may, once that has fenced a dead run's work
     """
     results = []
     for intent in waiting(work.connection, work.lease.pipeline):
-        if intent.act.kind in acts.BEHIND_FENCE and not behind_fence:
+        if intent.act.kind in leave:
             continue
         try:
             result = apply(work, intent.act, who=intent.who, why=intent.why)
@@ -123,35 +123,3 @@ def _note_endings(work: Work, events: Sequence[Event]) -> None:
     for event in events:
         if event.kind in _ENDED and event.seq is not None:
             work.ended(BatchKey(event.generation, event.partition, event.seq), _ENDED[event.kind])
-
-
-def _note_generations(work: Work, events: Sequence[Event], why: str | None) -> None:
-    """Keep the history of generations, and take side partitions among those that are stored."""
-    for event in events:
-        partition = work.machine.partitions.get(event.partition)
-        if event.kind == "rewound" and partition is not None:
-            before = event.detail["before"]
-            c = tables.generation.c
-            work.connection.execute(
-                tables.generation.update()
-                .where(
-                    c.pipeline == work.lease.pipeline,
-                    c.partition == partition.id,
-                    c.generation == before["generation"],
-                )
-                .values(committed=before["committed"], ended_at=work.now)
-            )
-        elif event.kind == "side_partition_started" and partition is not None:
-            origin = work.item(event.detail["source"])
-            work.stored[partition.id] = store.Stored(partition, origin.identity, None, {})
-        else:
-            continue
-        row = {
-            "pipeline": work.lease.pipeline,
-            "generation": partition.generation,
-            "partition": partition.id,
-            "base": partition.base,
-            "started_at": work.now,
-            "reason": why or event.kind,
-        }
-        bulk.insert(work.connection, tables.generation, [row])

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_provider_ckpt.core import reconciling as decisions
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
-from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.tickets import Event
+from airflow_provider_ckpt.ledger import generations, store, trail
 from airflow_provider_ckpt.ledger import receipts as ranges
-from airflow_provider_ckpt.ledger import store, trail
 from airflow_provider_ckpt.ledger.records import Reconciliation
 from airflow_provider_ckpt.ledger.work import Work
 
@@ -20,14 +20,13 @@ from airflow_provider_ckpt.ledger.work import Work
 def reconcile(work: Work, receipts: Iterable[Receipt]) -> Reconciliation:
     """Acknowledge known receipts, import the others, then fence what older epochs left open.
 
-    :raises LedgerStateError: if a receipt is of a partition or a newer generation that the ledger does not know
+    :raises LedgerStateError: if a receipt is of a partition that the ledger does not know
     """
     result = Reconciliation()
     by_partition: dict[str, list[Receipt]] = {}
     for receipt in receipts:
-        if receipt.key.side and receipt.key.partition not in work.stored:
-            work.machine.generation = max(work.machine.generation, receipt.key.generation)
-        else:
+        work.machine.generation = max(work.machine.generation, receipt.key.generation)
+        if not receipt.key.side or receipt.key.partition in work.stored:
             by_partition.setdefault(work.item(receipt.key.partition).partition.id, []).append(receipt)
     for item in work.changing:
         _reconcile(work, item, by_partition.get(item.partition.id, []), result)
@@ -52,11 +51,15 @@ def _reconcile(work: Work, item: store.Stored, receipts: list[Receipt], result: 
     confirmed = [receipt for receipt in receipts if item.confirm(receipt)]
     result.acked.extend(confirmed)
     rest = {receipt.key: receipt for receipt in receipts if receipt not in confirmed}
-    try:
-        events = decisions.reconcile(item.partition, rest.values(), epoch=work.lease.epoch)
-    except CkptError as error:
-        error.pipeline = work.lease.pipeline
-        raise
+    for events in decisions.by_generation(item.partition, rest.values(), epoch=work.lease.epoch):
+        _note(work, events, rest, result)
+        if item.rewound:
+            generations.note(work, events)
+            work.store()
+            result.caught_up[item.partition.id] = Known(item.partition.generation, item.partition.base)
+
+
+def _note(work: Work, events: Sequence[Event], rest: Mapping[BatchKey, Receipt], result: Reconciliation) -> None:
     for event in events:
         key = BatchKey(event.generation, event.partition, -1 if event.seq is None else event.seq)
         if event.kind == "acked":

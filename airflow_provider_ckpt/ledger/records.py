@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import Decision
-from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.core.receipts import Known, RangeReceipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,11 @@ class PartitionRecord:
     totals: Totals = field(default_factory=Totals)
 
     @property
-    def after(self) -> int:
-        """The sink's receipts that end beyond this position may be news."""
+    def known(self) -> Known:
+        """Up to where no receipt of the sink's is news."""
         committed = self.partition.committed
-        return committed if self.unconfirmed is None else min(committed, self.unconfirmed)
+        position = committed if self.unconfirmed is None else min(committed, self.unconfirmed)
+        return Known(self.partition.generation, position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +109,14 @@ class Reconciliation:
     :param acked: receipts of batches that the ledger did not know to be resolved
     :param imported: receipts that the ledger did not know, or knew with another range
     :param fenced: batches whose attempt an older epoch left open, and that have no receipt
+    :param caught_up: partitions of which the ledger had forgotten a rewind: in which generation they are now, and where
+        that was taken to begin
     """
 
     acked: list[Receipt] = field(default_factory=list)
     imported: list[Receipt] = field(default_factory=list)
     fenced: list[BatchKey] = field(default_factory=list)
+    caught_up: dict[str, Known] = field(default_factory=dict)
 
     @property
     def counts(self) -> Counts:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 
 def of_dag_run(dag_id: str, run_id: str, pipeline: str) -> str:
@@ -25,6 +27,11 @@ def is_dead(owner: str) -> bool:
     if kind != "cli" or host != socket.gethostname() or not pid.isdecimal():
         return False
     return _started(int(pid)) != started
+
+
+def is_held(lease: Mapping[str, Any]) -> bool:
+    """Whether somebody who may be alive holds a lease, as the ledger's ``status`` tells of it."""
+    return bool(lease["held"]) and not is_dead(lease["owner"])
 
 
 def _started(pid: int) -> str:

@@ -38,6 +38,16 @@ def carry_out(setup: Setup, act: Act, *, who: str, why: str | None) -> ActResult
     return result
 
 
+def carry_out_or_store(setup: Setup, act: Act, *, who: str, why: str | None) -> ActResult:
+    """Carry out an act behind the sink's fence, or while a run holds the lease store it for that one or the next.
+
+    :raises LedgerStateError: if the act does not fit; nothing was changed
+    """
+    if owners.is_held(setup.ledger.status(setup.pipeline.name)["lease"]):
+        return setup.ledger.act(setup.pipeline.name, act, who=who, why=why)
+    return carry_out(setup, act, who=who, why=why)
+
+
 def position_of_batch(setup: Setup, key: BatchKey) -> dict[str, int]:
     """Where a batch of the past begins, by its receipt in the sink: ``{partition: position}``, as rewind takes it.
 
@@ -87,7 +97,7 @@ def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) ->
     result = None
     if wanted and not dry_run:
         act = Act(ActKind.RECOVER, spans=tuple((item.partition, item.range) for item in wanted))
-        result = setup.ledger.act(pipeline.name, act, who=who, why=why, is_dead=owners.is_dead)
+        result = carry_out_or_store(setup, act, who=who, why=why)
     return {
         "pipeline": pipeline.name,
         "dry_run": dry_run,

@@ -90,6 +90,15 @@ class Run:
                 len(found.fenced),
             )
 
+        for name, known in found.caught_up.items():
+            log.warning(
+                "%s: this ledger is older than a rewind of %s, whose receipts the sink holds. It goes on in generation "
+                "%d, which is taken to begin at %d; if the rewind went further back than that, rewind again.",
+                self.pipeline.name,
+                name,
+                *known,
+            )
+
     def apply_intents(self, *, behind_fence: bool = False) -> None:
         """Carry out what people asked for while a run held the lease.
 
@@ -107,7 +116,7 @@ class Run:
     def receipts(self) -> Iterator[Receipt]:
         """The sink's receipts that the ledger may not have heard of."""
         records = self.ledger.partitions(self.pipeline.name)
-        return self.sink.receipts({name: record.after for name, record in records.items()})
+        return self.sink.receipts({name: record.known for name, record in records.items()})
 
     def plan(self) -> int:
         """Plan what the source holds beyond the plan, as far as ``max_in_flight`` allows.

@@ -26,6 +26,7 @@ from airflow_provider_ckpt.connectors.delta.layout import Layout
 from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import SinkError
+from airflow_provider_ckpt.core.receipts import Known
 
 _FORMAT = 1
 _CHANCE_BITS = 32
@@ -95,13 +96,18 @@ class Receipts:
                     missing.discard(entry.receipt.key)
         return found
 
-    def beyond(self, head: int | None, after: Mapping[str, int]) -> list[Receipt]:
-        """Receipts whose range ends beyond ``after`` of their partition, in the order of their keys."""
+    def beyond(self, head: int | None, known: Mapping[str, Known]) -> list[Receipt]:
+        """Receipts that are news, in the order of their keys."""
+
+        def is_known(generation: int, partition: str, end: int) -> bool:
+            return partition in known and known[partition].covers(generation, end)
+
         found = []
         for node in self._walk(head):
-            if all(p in after and end <= after[p] for (_, p), (_, end) in node.reach.items()):
+            if all(is_known(generation, name, end) for (generation, name), (_, end) in node.reach.items()):
                 break
-            found += [entry.receipt for entry in node.entries if _is_beyond(entry.receipt, after)]
+            receipts = (entry.receipt for entry in node.entries)
+            found += [r for r in receipts if not is_known(r.key.generation, r.key.partition, r.range.end)]
         return sorted(found, key=lambda receipt: receipt.key)
 
     def _walk(self, head: int | None) -> Iterator[Node]:
@@ -127,10 +133,6 @@ class Receipts:
         if self._newest is None or number > self._newest[0]:
             self._newest = (number, node)
         return node
-
-
-def _is_beyond(receipt: Receipt, after: Mapping[str, int]) -> bool:
-    return receipt.key.partition not in after or receipt.range.end > after[receipt.key.partition]
 
 
 def _parse(document: Mapping[str, Any]) -> Node:

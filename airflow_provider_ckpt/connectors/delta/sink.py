@@ -19,6 +19,7 @@ from airflow_provider_ckpt.connectors.files.local import local_path
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.receipts import Known
 
 
 class DeltaSink:
@@ -77,11 +78,11 @@ class DeltaSink:
         """Shut out every older epoch; see ``fence.py``."""
         fence(self._layout, epoch)
 
-    def receipts(self, after: Mapping[str, int]) -> Iterator[Receipt]:
-        """What the table's log names as receipted beyond ``after``."""
+    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+        """What the table's log names as receipted and is news."""
         table = delta_table.load(self._layout.table)
         head = table.transaction_version(self._layout.receipts_app) if table is not None else None
-        yield from self._receipts.beyond(head, after)
+        yield from self._receipts.beyond(head, known)
 
     def target_rows(self) -> int | None:
         """The table's rows by the statistics in its log, or None if a file has none or rows were deleted from one."""

@@ -115,11 +115,15 @@ class Bookkeeping:
 
     @property
     def receipts(self) -> str:
-        """Receipts beyond a checkpoint. Values: ledger, pipeline, partitions, their checkpoints."""
+        """Receipts that are news. Values: ledger, pipeline, partitions, and up to which generation and position each is
+        known."""
         return f"""
             SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)} AS r
-            LEFT JOIN unnest({{2}}::text[], {{3}}::bigint[]) AS c (name, committed) ON c.name = r.partition
-            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND (c.name IS NULL OR range_end > c.committed)
+            LEFT JOIN unnest({{2}}::text[], {{3}}::int[], {{4}}::bigint[]) AS k (name, in_generation, position)
+                ON k.name = r.partition
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text
+              AND (k.name IS NULL OR generation > k.in_generation
+                   OR (generation = k.in_generation AND range_end > k.position))
             ORDER BY generation, partition, seq"""
 
     @property

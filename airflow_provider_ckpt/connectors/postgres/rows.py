@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _NUMBER = "__ckpt_number"
 _BAD = "ckpt_bad"
+CHECK = "SET CONSTRAINTS ALL IMMEDIATE"
+"""Checks what the target defers to the commit while the failure can still be traced to its row."""
+
 _BLOCK = 64
 """Positions that are tried together before they are tried one by one."""
 
@@ -156,39 +159,42 @@ def _dollar_quoted(body: str) -> str:
     return f"{tag}{body}{tag}"
 
 
-def deliver(
-    rows: pa.Table, sender: Rows, run: Callable[[str], None], *, each: bool, is_data_error: Callable[[Exception], bool]
+def deliver_with_care(
+    rows: pa.Table,
+    sender: Rows,
+    run: Callable[[str], None],
+    *,
+    cast: bool,
+    each: bool,
+    is_data_error: Callable[[Exception], bool],
 ) -> Mapping[int, ErrorInfo]:
-    """Put a batch into the target, from the fast way to the careful one.
+    """Put a batch into the target that :meth:`Rows.send` could not.
 
     :param run: runs statements in the transaction
+    :param cast: whether all rows together are worth another try
     :param each: whether bad records may be left out
     :return: errors of the records that were left out, by position
     """
-    import pyarrow as pa
     from adbc_driver_manager import Error
 
     def attempt(send: Callable[[pa.Table], dict[int, ErrorInfo] | None], before: str = "") -> Mapping[int, ErrorInfo]:
         run(f"SAVEPOINT ckpt_rows; {before}")
         left_out = send(rows)
-        run("SET CONSTRAINTS ALL IMMEDIATE")
+        run(CHECK)
         return left_out or {}
 
     again = "ROLLBACK TO SAVEPOINT ckpt_rows"
-    try:
+    if cast:
         try:
-            return attempt(sender.send)
-        except pa.ArrowInvalid:
-            run(again)
             return attempt(sender.cast)
-    except Error as error:
-        if not (each and is_data_error(error)):
-            raise
-    run(again)
+        except Error as error:
+            if not (each and is_data_error(error)):
+                raise
+        run(again)
     try:
         return attempt(sender.send_each)
     except Error as error:
         if not is_data_error(error):
             raise
     run(again)
-    return attempt(sender.send_each, "SET CONSTRAINTS ALL IMMEDIATE")
+    return attempt(sender.send_each, CHECK)

@@ -20,6 +20,7 @@ from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, descri
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError
+from airflow_provider_ckpt.core.receipts import Known
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -122,13 +123,14 @@ class PostgresSink:
                         hint="See pg_stat_activity for sessions named ckpt:…, and end them.",
                     )
 
-    def receipts(self, after: Mapping[str, int]) -> Iterator[Receipt]:
-        """This ledger's receipts beyond the checkpoint; see :meth:`Sink.receipts`."""
+    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+        """This ledger's receipts that are news; see :meth:`Sink.receipts`."""
         with self._session("reading receipts") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
             if self._absent(fetch, books):
                 return
-            values = [self._context.ledger, self._context.pipeline, list(after), list(after.values())]
+            generations, positions = ([known[name][part] for name in known] for part in range(2))
+            values = [self._context.ledger, self._context.pipeline, list(known), generations, positions]
             rows = fetch(books.receipts, values)
         yield from map(receipt_of, rows)
 

@@ -7,7 +7,7 @@ transactions cannot go back to a savepoint after a failed COPY.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
 )
 from airflow_provider_ckpt.connectors.postgres.common import error_info, open_adbc, raised, require, sqlstate_of
 from airflow_provider_ckpt.connectors.postgres.letters import letter_table
-from airflow_provider_ckpt.connectors.postgres.rows import Rows, deliver
+from airflow_provider_ckpt.connectors.postgres.rows import CHECK, Rows, deliver_with_care
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, adbc_fetch, describe
 from airflow_provider_ckpt.connectors.protocols import Connection, Content, DeadLetter, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Receipt, Verdict
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
+
+    _Send = Callable[[pa.Table], Mapping[int, ErrorInfo]]
 
 _VERDICTS = {
     Instruction.DELIVER: (Verdict.DELIVERED, AttemptOutcome.DELIVERED),
@@ -97,6 +99,24 @@ class PostgresWriter:
         return None
 
     def _transaction(self, task: BatchTask, content: Content, books: Bookkeeping) -> Outcome:
+        """The batch, all rows at once and in as few steps as can be; once more and with care if data is in the way."""
+        import pyarrow as pa
+        from adbc_driver_manager import Error
+
+        try:
+            return self._attempt(task, content, books, self._at_once)
+        except pa.ArrowInvalid:
+            send = self._with_care(task, cast=True)
+        except Error as error:
+            if not _is_data_error(error):
+                raise
+            if not self._dead_letters:
+                raise self._refused(task, error) from error
+            send = self._with_care(task, cast=False)
+        self._run("ROLLBACK")
+        return self._attempt(task, content, books, send)
+
+    def _attempt(self, task: BatchTask, content: Content, books: Bookkeeping, send: _Send) -> Outcome:
         fetch = adbc_fetch(self._cursor)
         verdict, outcome = _VERDICTS[task.instruction]
         counts = content.counts()
@@ -106,14 +126,14 @@ class PostgresWriter:
             return self._found(task, books, fetch)
         letters = content.letters
         if content.rows.num_rows:
-            bad = self._rows(task, content.rows)
+            bad = send(content.rows)
             if bad:
                 own = content.original(bad)
                 counts = self._recount(task, content, len(own), books, fetch)
                 letters = [*letters, *own]
         if letters:
             self._write_letters(task, letters, books)
-        self._run("COMMIT")
+        self._run(f"{CHECK}; COMMIT")
         types = Counter(letter.error.type.value for letter in letters)
         return Outcome(task.key, task.attempt, outcome, receipt=replace(claimed, counts=counts), letters=dict(types))
 
@@ -163,23 +183,35 @@ class PostgresWriter:
         receipt = receipt_of(fetch(books.receipt, self._key_of(task))[0])
         return Outcome(task.key, task.attempt, _OUTCOMES[receipt.verdict], receipt=receipt, found=True)
 
-    def _rows(self, task: BatchTask, rows: pa.Table) -> dict[int, ErrorInfo]:
-        from adbc_driver_manager import Error
-
+    def _sender(self, rows: pa.Table) -> Rows:
         if rows.schema not in self._senders:
             assert self._target is not None
             self._senders[rows.schema] = Rows(self._cursor, self._target, rows.schema, self._key)
-        try:
-            return dict(
-                deliver(
-                    rows, self._senders[rows.schema], self._run, each=self._dead_letters, is_data_error=_is_data_error
+        return self._senders[rows.schema]
+
+    def _at_once(self, rows: pa.Table) -> Mapping[int, ErrorInfo]:
+        self._sender(rows).send(rows)
+        return {}
+
+    def _with_care(self, task: BatchTask, *, cast: bool) -> _Send:
+        from adbc_driver_manager import Error
+
+        def send(rows: pa.Table) -> Mapping[int, ErrorInfo]:
+            each = self._dead_letters
+            try:
+                return deliver_with_care(
+                    rows, self._sender(rows), self._run, cast=cast, each=each, is_data_error=_is_data_error
                 )
-            )
-        except Error as error:
-            if self._dead_letters or not _is_data_error(error):
-                raise
-            info = error_info(error, ErrorType.SINK, f"delivering {task.key} {task.range} to {self._name}")
-            raise raised(replace(info, message=f"{info.message}; {_NO_DEAD_LETTERS}")) from error
+            except Error as error:
+                if each or not _is_data_error(error):
+                    raise
+                raise self._refused(task, error) from error
+
+        return send
+
+    def _refused(self, task: BatchTask, error: Exception) -> CkptError:
+        info = error_info(error, ErrorType.SINK, f"delivering {task.key} {task.range} to {self._name}")
+        return raised(replace(info, message=f"{info.message}; {_NO_DEAD_LETTERS}"))
 
     def _recount(self, task: BatchTask, content: Content, own: int, books: Bookkeeping, fetch: Fetch) -> Counts:
         counts = content.counts(own)

@@ -17,6 +17,7 @@ from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import FencedError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.records import Lease, PartitionRecord
 from airflow_provider_ckpt.replication import owner as owners
@@ -77,7 +78,7 @@ class Run:
             records = self._records()
             if records is None:
                 return False
-            receipts = self.sink.receipts(self.pipeline, {name: record.after for name, record in records.items()})
+            receipts = self.sink.receipts(self.pipeline, {name: record.known for name, record in records.items()})
         except (FencedError, DBAPIError):
             return False
         done = self.commands.reconcile(self.lease, receipts, now=datetime.now(UTC), window=self.pipe.window)
@@ -153,7 +154,8 @@ class Run:
         flying = list(self.flying)
         cut = self.random.randint(0, len(flying))
         try:
-            receipts = self.sink.receipts(self.pipeline, {name: p.committed for name, p in self.partitions.items()})
+            known = {name: Known(part.generation, part.committed) for name, part in self.partitions.items()}
+            receipts = self.sink.receipts(self.pipeline, known)
         except DBAPIError:
             return True
         lanes = [lane for lane in (flying[:cut], flying[cut:]) if lane]

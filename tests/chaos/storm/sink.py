@@ -16,6 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import FencedError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.ledger import engine as engines
 
 _metadata = sa.MetaData()
@@ -93,11 +94,20 @@ class AbstractSink:
             row = connection.execute(sa.select(_receipt).where(*here, c.seq == key.seq)).mappings().one()
             return _from(row), True
 
-    def receipts(self, pipeline: str, after: Mapping[str, int]) -> list[Receipt]:
-        """Receipts that end beyond ``after`` of their partition; all of a partition that it does not name."""
+    def receipts(self, pipeline: str, known: Mapping[str, Known]) -> list[Receipt]:
+        """Receipts that are news, by partition; all of a partition that is not named."""
         c = _receipt.c
-        beyond = [sa.and_(c.partition == name, c.range_end > position) for name, position in after.items()]
-        query = sa.select(_receipt).where(c.pipeline == pipeline, sa.or_(c.partition.not_in(list(after)), *beyond))
+        news = [
+            sa.and_(
+                c.partition == name,
+                sa.or_(
+                    c.generation > stand.generation,
+                    sa.and_(c.generation == stand.generation, c.range_end > stand.position),
+                ),
+            )
+            for name, stand in known.items()
+        ]
+        query = sa.select(_receipt).where(c.pipeline == pipeline, sa.or_(c.partition.not_in(list(known)), *news))
         with self._engine.begin() as connection:
             return [_from(row) for row in connection.execute(query).mappings()]
 

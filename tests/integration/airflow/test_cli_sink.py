@@ -66,7 +66,7 @@ class People:
     @property
     def partition(self) -> str:
         """The one source partition."""
-        (name,) = self.ledger.partitions("people")
+        (name,) = (name for name, record in self.ledger.partitions("people").items() if record.partition.limit is None)
         return name
 
 
@@ -131,6 +131,23 @@ def test_a_rewind_waits_for_the_run_after_the_one_that_holds_the_lease(ckpt: Ckp
     assert (stored["applied"], stored["intent"], stored["waits_for"]["owner"]) == (False, 1, "test")
     assert "stored as number 2; the next run applies it, after test" in shown
     assert ckpt.json("inspect", "people", people.partition)["base"] == 0
+
+
+def test_a_stretch_below_the_checkpoint_is_read_once_more(ckpt: Ckpt, people: People) -> None:
+    said = ckpt.json("replay", "range", "people", "--from", str(SIZE), "--to", str(3 * SIZE))
+
+    assert (said["applied"], said["after"]["checkpoint"]) == (True, {people.partition: [1, 6 * SIZE]})
+    side = f"replay:2:{people.partition}"
+    assert said["next"] == f"the next run reads it, as partition {side}"
+    assert people.ledger.partitions("people")[side].partition.limit == 3 * SIZE
+
+
+def test_a_replay_waits_for_the_run_that_holds_the_lease(ckpt: Ckpt, people: People) -> None:
+    with people.acquire() as run:
+        shown = ckpt.table("replay", "range", "people", "--from", "0", "--to", str(SIZE))
+        people.ledger.release(run.lease)
+
+    assert "stored as number 1; applied by the run that holds the lease: test" in shown
 
 
 def test_a_rewind_does_not_wait_for_a_process_that_is_gone(ckpt: Ckpt, people: People) -> None:

@@ -27,6 +27,7 @@ from airflow_provider_ckpt.connectors.protocols import (
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 LEDGER = "7a1f9c1e-0000-4000-8000-000000000001"
@@ -102,18 +103,23 @@ class Run:
         (final,) = self._committer.commit([outcome])
         return final
 
-    def receipts(self, after: Mapping[str, int] | None = None) -> list[Receipt]:
-        """The sink's receipts, by seq."""
-        return sorted(self.sink.receipts(after or {}), key=lambda receipt: receipt.key)
+    def receipts(self, known: Mapping[str, Known] | None = None) -> list[Receipt]:
+        """The sink's receipts."""
+        return list(self.sink.receipts(known or {}))
 
 
 def task(
-    seq: int, *, attempt: int = 1, partition: str = "main", instruction: Instruction = Instruction.DELIVER
+    seq: int,
+    *,
+    attempt: int = 1,
+    generation: int = 1,
+    partition: str = "main",
+    instruction: Instruction = Instruction.DELIVER,
 ) -> BatchTask:
     """Batch ``seq``: ten positions."""
     error = ErrorInfo(ErrorType.RETRY_EXHAUSTED, "given up") if instruction is Instruction.REJECT else None
     span = Range(seq * SIZE, (seq + 1) * SIZE)
-    return BatchTask(BatchKey(1, partition, seq), span, attempt, instruction, 1000, error=error)
+    return BatchTask(BatchKey(generation, partition, seq), span, attempt, instruction, 1000, error=error)
 
 
 def ids(*seqs: int) -> list[int]:
@@ -296,7 +302,7 @@ class SinkConformance(ABC):
                 run.send(task(seq), content(seq))
             run.send(task(0, partition="other"), content(9))
 
-            found = run.receipts({"main": 2 * SIZE})
+            found = run.receipts({"main": Known(1, 2 * SIZE)})
 
             assert [(receipt.key.partition, receipt.key.seq) for receipt in found] == [
                 ("main", 2),
@@ -308,7 +314,17 @@ class SinkConformance(ABC):
         with Run(harness, 1) as run:
             run.take_over().send(task(0), content(0))
 
-            assert [receipt.key.seq for receipt in run.receipts({"main": SIZE - 1})] == [0]
+            assert [receipt.key.seq for receipt in run.receipts({"main": Known(1, SIZE - 1)})] == [0]
+
+    def test_receipts_of_newer_generations_are_news_and_those_of_older_ones_are_not(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over()
+            for generation, seq in ((1, 3), (2, 1), (2, 2), (3, 0)):
+                run.send(task(seq, generation=generation), content(seq))
+
+            found = run.receipts({"main": Known(2, 2 * SIZE)})
+
+            assert [(receipt.key.generation, receipt.key.seq) for receipt in found] == [(2, 2), (3, 0)]
 
     def test_a_fence_refuses_whoever_has_an_older_epoch(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as old, Run(harness, 2) as new:

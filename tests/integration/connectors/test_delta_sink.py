@@ -17,6 +17,7 @@ from airflow_provider_ckpt.connectors.protocols import POSITION, Content, SinkCo
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta_support import (
     LEDGER,
@@ -104,7 +105,8 @@ class TestDelivery:
         outcomes = run.committer.commit([reject, void])
 
         assert [outcome.outcome for outcome in outcomes] == [AttemptOutcome.REJECTED, AttemptOutcome.VOID]
-        assert [receipt.verdict for receipt in run.sink.receipts({"files": 10})] == [Verdict.REJECTED, Verdict.VOID]
+        beyond = run.sink.receipts({"files": Known(1, 10)})
+        assert [receipt.verdict for receipt in beyond] == [Verdict.REJECTED, Verdict.VOID]
         assert ids(table) == expected(0)
         assert [line["position"] for line in letter_lines(table)] == [10, 11]
 
@@ -113,11 +115,11 @@ class TestDelivery:
         for seqs in ((0, 1), (2, 3), (4, 5)):
             run.send(*seqs)
 
-        beyond = [receipt.key.seq for receipt in run.sink.receipts({"files": 35})]
+        beyond = [receipt.key.seq for receipt in run.sink.receipts({"files": Known(1, 35)})]
 
         assert beyond == [3, 4, 5]
         assert run.receipted == [0, 1, 2, 3, 4, 5]
-        assert list(run.sink.receipts({"files": 60})) == []
+        assert list(run.sink.receipts({"files": Known(1, 60)})) == []
 
     def test_any_partition_id_will_do(self, table: Path) -> None:
         run = Run(table).fence()

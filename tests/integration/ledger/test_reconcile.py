@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch
+from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
@@ -113,10 +114,58 @@ def test_receipts_of_a_generation_that_a_rewind_ended_mean_nothing(acts: Acts) -
     assert (found.acked, found.imported, acts.partition().committed) == ([], [], 0)
 
 
-def test_receipts_of_a_newer_generation_are_refused_and_explained(acts: Acts) -> None:
-    with pytest.raises(LedgerStateError, match="rewind") as caught:
-        acts.reconcile(a_receipt(0, 0, 10, generation=2))
-    assert "orders" in str(caught.value)
+def test_a_forgotten_rewind_is_made_up_for_from_its_receipts(acts: Acts) -> None:
+    """Up to 10 in this ledger; then in one that was lost up to 30, back to 20 as generation 2, and to 40."""
+    acts.settle(*map(delivered, acts.send(10)))
+
+    found = acts.again().reconcile(
+        a_receipt(1, 10, 30), a_receipt(0, 20, 30, generation=2), a_receipt(1, 30, 40, generation=2)
+    )
+
+    assert [str(receipt.key) for receipt in found.imported] == ["t#1", "t#0@2", "t#1@2"]
+    assert found.caught_up == {"t": (2, 20)}
+    assert (acts.partition().generation, acts.partition().base, acts.partition().committed) == (2, 20, 40)
+    assert acts.receipts() == [(0, 10, 1, 10), (10, 30, 1, 20), (20, 40, 2, 20)]
+    history = acts.ledger.inspect("orders", "t")["generations"]
+    assert [(item["generation"], item["base"], item["checkpoint"]) for item in history] == [(1, 0, 30), (2, 20, None)]
+    assert acts.ledger.audit("orders")["violations"] == []
+    assert acts.act(ActKind.REWIND, positions={"t": 30}).after["checkpoint"] == {"t": [3, 30]}
+
+
+def test_two_forgotten_rewinds_are_made_up_for(acts: Acts) -> None:
+    (flying, *_) = acts.send(10, 30)
+
+    found = acts.again().reconcile(
+        receipt_of(flying), a_receipt(0, 5, 25, generation=2), a_receipt(0, 20, 50, generation=4)
+    )
+
+    assert [receipt.key for receipt in found.acked] == [flying.key]
+    assert (acts.partition().generation, acts.partition().base, acts.partition().committed) == (4, 20, 50)
+    assert acts.receipts() == [(0, 10, 1, 10), (5, 25, 1, 20), (20, 50, 1, 30)]
+    assert acts.ledger.audit("orders")["violations"] == []
+    assert [batch.key.generation for batch in acts.send(60)] == [4]
+
+
+def test_a_replay_takes_no_number_that_the_sink_has_seen(acts: Acts) -> None:
+    """A ledger that has forgotten ``replay:2:t``, whose receipts are in the sink."""
+    acts.settle(*map(delivered, acts.send(10)))
+    acts.again().reconcile(a_receipt(0, 0, 10, generation=2, name="replay:2:t"))
+
+    acts.act(ActKind.REPLAY, spans=(("t", Range(0, 10)),))
+
+    assert set(acts.ledger.partitions("orders")) == {"t", "replay:3:t"}
+
+
+@pytest.mark.parametrize("kind", [ActKind.REPLAY, ActKind.RECOVER])
+def test_what_numbers_a_generation_is_never_applied_by_a_person_alone(acts: Acts, kind: ActKind) -> None:
+    acts.settle(*map(delivered, acts.send(10)))
+    acts.ledger.release(acts.lease)
+
+    result = acts.ledger.act("orders", Act(kind, spans=(("t", Range(0, 10)),)), who="ann")
+    acts.ledger.act("orders", Act(ActKind.DRAIN), who="ann")
+
+    assert not result.applied
+    assert [intent.act.kind for intent in acts.ledger.intents("orders")] == [kind]
 
 
 def test_receipts_of_a_partition_that_was_never_started_are_refused(acts: Acts) -> None:

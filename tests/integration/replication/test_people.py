@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.people import adopt, carry_out, position_of_batch, recover
+from airflow_provider_ckpt.replication.people import adopt, carry_out, carry_out_or_store, position_of_batch, recover
 from airflow_provider_ckpt.replication.session_engine import SessionEngine
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger
@@ -90,7 +90,8 @@ def test_a_batch_of_the_past_is_found_by_its_receipt(orders: Replication) -> Non
 def test_a_replayed_range_is_read_once_more_and_the_checkpoint_stays(orders: Replication) -> None:
     orders.run()
 
-    orders.ledger.act("orders", Act(ActKind.REPLAY, spans=((PARTITION, Range(101, 301)),)), who="ann", why="lost index")
+    replay = Act(ActKind.REPLAY, spans=((PARTITION, Range(101, 301)),))
+    assert carry_out_or_store(orders.setup(), replay, who="ann", why="lost index").applied
     again = orders.run()
 
     assert again.records == Counts(200, 200, 0, 0)
@@ -104,7 +105,7 @@ def test_a_range_that_is_still_to_be_delivered_cannot_be_replayed(orders: Replic
     orders.run()
 
     with pytest.raises(LedgerStateError, match="beyond the checkpoint"):
-        orders.ledger.act("orders", Act(ActKind.REPLAY, spans=((PARTITION, Range(901, 1100)),)), who="ann")
+        carry_out(orders.setup(), Act(ActKind.REPLAY, spans=((PARTITION, Range(901, 1100)),)), who="ann", why="typo")
 
 
 def test_what_is_asked_for_during_a_run_is_done_between_its_waves(orders: Replication) -> None:
@@ -199,6 +200,34 @@ def test_a_ledger_restored_from_an_old_backup_heals_itself_and_says_so(orders: R
         assert summary.epoch == 3
         imported = [event["seq"] for event in ledger.events("orders") if event["kind"] == "receipt_imported"]
         assert imported == [10, 11, 12]
+        assert clean(healed)
+
+
+def test_a_ledger_restored_from_before_a_rewind_goes_on_in_its_generation(orders: Replication, tmp_path: Path) -> None:
+    file, backup = tmp_path / "ckpt.db", tmp_path / "backup.db"
+    migrate.upgrade(f"sqlite:///{file}", create=True)
+    with Ledger.open(f"sqlite:///{file}") as ledger:
+        Replication(orders.spark, ledger, orders.dsn, orders.document).run()
+    copyfile(file, backup)
+    add_rows(orders.dsn, "orders", 1001, 1301)
+    with Ledger.open(f"sqlite:///{file}") as ledger:
+        lost = Replication(orders.spark, ledger, orders.dsn, orders.document)
+        lost.run()
+        carry_out(lost.setup(), Act(ActKind.REWIND, positions={PARTITION: 1101}), who="ann", why="bad load")
+        lost.run()
+    copyfile(backup, file)
+    add_rows(orders.dsn, "orders", 1301, 1401)
+
+    with Ledger.open(f"sqlite:///{file}") as ledger:
+        healed = Replication(orders.spark, ledger, orders.dsn, orders.document)
+        summary = healed.run()
+
+        assert copies(healed) == {1: 1200, 2: 200}
+        assert (summary.generation, summary.records) == (2, Counts(600, 600, 0, 0))
+        assert ledger.partitions("orders")[PARTITION].partition.base == 1101
+        carry_out(healed.setup(), Act(ActKind.REWIND, positions={PARTITION: 1301}), who="ann", why="once more")
+        assert healed.run().records == Counts(100, 100, 0, 0)
+        assert copies(healed) == {1: 1100, 2: 300}
         assert clean(healed)
 
 

@@ -8,7 +8,7 @@ from copy import deepcopy
 
 import pytest
 
-from airflow_provider_ckpt.core.acts import BEHIND_FENCE, Act, ActKind, apply
+from airflow_provider_ckpt.core.acts import BEHIND_FENCE, BY_A_RUN, Act, ActKind, apply
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Instruction, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.machine import PipelineMachine, Side
@@ -329,3 +329,7 @@ def test_an_act_is_stored_and_comes_back_as_it_was(act: Act) -> None:
 
 def test_only_rewind_and_force_stop_wait_for_the_fence() -> None:
     assert {ActKind.REWIND, ActKind.FORCE_STOP} == BEHIND_FENCE
+
+
+def test_what_numbers_a_generation_waits_for_someone_who_has_read_the_receipts() -> None:
+    assert {ActKind.REPLAY, ActKind.RECOVER} == BY_A_RUN - BEHIND_FENCE

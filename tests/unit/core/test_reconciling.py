@@ -8,7 +8,7 @@ from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts, Recei
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.reconciling import knows, reconcile, rewind
+from airflow_provider_ckpt.core.reconciling import FORGOTTEN, knows, reconcile, rewind
 from tests.unit.core.machines import NOW, ack, begin, begin_all, fail, partition_of, receipt_of
 
 
@@ -146,6 +146,13 @@ class TestImport:
         assert partition.batches[1].state is BatchState.DELIVERED
 
 
+def delivered_to_10() -> Partition:
+    partition = partition_of(10)
+    begin(partition, 0)
+    ack(partition, 0)
+    return partition
+
+
 class TestGenerations:
     def test_receipts_of_a_generation_that_has_ended_are_passed_over(self) -> None:
         partition = Partition("p", generation=2)
@@ -153,9 +160,60 @@ class TestGenerations:
         assert kinds(partition, stranger(0, 0, 10)) == []
         assert partition.committed == 0
 
-    def test_receipts_of_one_that_is_still_to_come_are_refused_and_explained(self) -> None:
-        with pytest.raises(LedgerStateError, match=r"receipt of generation 3.*knows 1 only.*rewind the pipeline again"):
-            kinds(Partition("p"), stranger(0, 0, 10, generation=3))
+    def test_a_forgotten_rewind_is_made_up_for_from_its_receipts(self) -> None:
+        """The backup is from 10; then came 30, a rewind to 20 as generation 3, and 10 of those positions again."""
+        partition = delivered_to_10()
+        found = [stranger(1, 10, 20), stranger(2, 20, 30), stranger(0, 20, 30, generation=3)]
+
+        events = reconcile(partition, found, epoch=2)
+
+        assert (partition.generation, partition.base, partition.committed) == (3, 20, 30)
+        assert (partition.next_seq, partition.planned_end, partition.batches) == (1, 30, {})
+        (rewound,) = (event for event in events if event.kind == "rewound")
+        assert rewound.detail == {
+            "before": {"generation": 1, "committed": 30},
+            "after": {"generation": 3, "committed": 20},
+            "reason": FORGOTTEN,
+        }
+
+    def test_a_rewind_whose_first_batch_is_missing_leaves_out_nothing(self) -> None:
+        """Generation 2 began somewhere up to 15, where the one before had ended; its batch before 30 has no receipt."""
+        partition = delivered_to_10()
+
+        reconcile(partition, [stranger(1, 10, 15), stranger(1, 30, 40, generation=2)], epoch=2)
+
+        assert (partition.base, partition.committed, partition.planned_end) == (15, 15, 40)
+        assert partition.gaps() == [Range(15, 30)]
+
+    def test_several_forgotten_rewinds_are_made_up_for_one_after_the_other(self) -> None:
+        partition = delivered_to_10()
+        found = [stranger(0, 5, 25, generation=2), stranger(0, 20, 40, generation=5), stranger(0, 0, 9, generation=0)]
+
+        events = reconcile(partition, found, epoch=2)
+
+        assert [(e.kind, e.generation) for e in events] == [
+            ("rewound", 2),
+            ("receipt_imported", 2),
+            ("checkpoint", 2),
+            ("rewound", 5),
+            ("receipt_imported", 5),
+            ("checkpoint", 5),
+        ]
+        assert (partition.generation, partition.base, partition.committed) == (5, 20, 40)
+
+    def test_what_is_open_when_a_forgotten_rewind_is_found_is_superseded(self) -> None:
+        partition = delivered_to_10()
+        partition.plan(Range(10, 30))
+        begin(partition, 1)
+
+        assert kinds(partition, stranger(0, 0, 10, generation=2)) == [
+            "fenced",
+            "superseded",
+            "rewound",
+            "receipt_imported",
+            "checkpoint",
+        ]
+        assert partition.planned_end == 10
 
 
 class TestRewind:

@@ -1,0 +1,70 @@
+"""A ledger that was opened: every command is one transaction, every read one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Self
+
+import sqlalchemy as sa
+
+from airflow_provider_ckpt.ledger import engine as engines
+from airflow_provider_ckpt.ledger import migrate, tables
+from airflow_provider_ckpt.ledger.records import Lease
+from airflow_provider_ckpt.ledger.work import Touch, Work
+
+
+class Session:
+    """One ledger database; see :meth:`open`."""
+
+    def __init__(self, engine: sa.Engine, place: str, ledger_id: str) -> None:
+        self.id = ledger_id
+        self._engine = engine
+        self._place = place
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """Open a ledger that exists.
+
+        :param url: ``postgresql://…`` or ``sqlite:///path``
+        :raises LedgerUnavailableError: if there is none, it is at another revision, or it cannot be reached
+        :raises ConfigError: if the address is not one of a ledger
+        """
+        parsed = engines.parse(url)
+        place = engines.describe(parsed)
+        migrate.require_file(parsed)
+        engine = engines.create(parsed)
+        try:
+            with engines.reading(engine, place) as connection:
+                migrate.require_head(connection, place)
+                ledger_id: str = connection.execute(sa.select(tables.ledger.c.id)).scalar_one()
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine, place, ledger_id)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        with engines.writing(self._engine, self._place) as connection:
+            yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with engines.reading(self._engine, self._place) as connection:
+            yield connection
+
+    @contextmanager
+    def _command(self, lease: Lease, now: datetime | None = None, touch: Touch = None) -> Iterator[Work]:
+        with self._writing() as connection:
+            yield Work(connection, lease, now or datetime.now(UTC), touch)
