@@ -98,9 +98,9 @@ ReceiptsReadAreFinal ==
 (* ... what a rewind has superseded never has an effect later, *)
 NoCommitByEndedGeneration == [][\A x \in receipts' \ receipts : x.generation >= generation]_vars
 
-(* ... a new generation finds no receipts of its own, *)
+(* ... a rewind's generation finds no receipts of its own, *)
 GenerationIsNew ==
-  [][generation' # generation /\ restores' = restores => \A x \in receipts : x.generation # generation']_vars
+  [][generation' # generation /\ acts' # acts => \A x \in receipts : x.generation # generation']_vars
 
 (* ... and once the holder has reconciled, no attempt but its own is open. *)
 OpenAttemptsAreTheHolders == \A r \in RUNS : Holds(r) => \A s \in in_flight : batches[s].epoch = epoch
@@ -130,6 +130,12 @@ LetGo(p) ==
 
 (* What the checkpoint has passed is in the target or in the dead letters, or was let go by a person or by policy. *)
 NothingLost == \A p \in base .. (committed - 1) : Effects(generation, p) > 0 \/ LetGo(p)
+
+(* ... as is, where nobody skips, what lies before the generation's beginning, thanks to one before it; *)
+NothingLeftBehind ==
+  "skip" \in ACTS \/ DELIVERY = "at_most_once" \/
+    \A p \in 0 .. (base - 1) : \E g \in 1 .. (generation - 1) :
+      Effects(g, p) > 0 \/ \E x \in receipts : x.generation = g /\ x.verdict = "void" /\ p \in Span(x)
 
 (* ... and no position has two effects within a generation. *)
 NothingDoubled == \A g \in Generations : \A p \in Positions : Effects(g, p) <= 1
@@ -218,10 +224,11 @@ NoteGuards ==
   /\ Reached(29, "EventualDrain", phase = "draining" /\ in_flight # {} /\ HolderDied)
   /\ Reached(30, "HeldBatchEventuallyReleased", InState(batches, {"held"}) # {} /\ HolderDied)
   /\ Reached(31, "CancelledWorkCanFinish", Cancelled(batches) # {} /\ HolderDied)
-
   /\ Reached(32, "GenerationIsNew", \E x \in receipts : x.generation > generation)
 
-ASSUME \A i \in 1 .. 32 : TLCSet(i, 0)
+  /\ Reached(33, "NothingLeftBehind", \E x \in receipts : x.generation > generation /\ x.start > committed)
+
+ASSUME \A i \in 1 .. 33 : TLCSet(i, 0)
 
 Symmetry == Permutations(RUNS)
 

@@ -51,7 +51,7 @@ VARIABLES
   phase, generation, base, committed, next_seq, planned_end,
   batches,                                       \* by seq; those of the current generation
   (* The sink *)
-  fence,           \* postgres: the row; kafka: the newest epoch record; table: the epoch in its log
+  fence,           \* postgres: the row; kafka: the highest epoch record; table: the epoch in its log
   fence_file,      \* table: the highest epoch among the fence files, which also work while there is no table
   table,           \* table: whether there is one
   receipts,
@@ -203,7 +203,7 @@ Heard(m) ==
 
 Tell(said, cost) ==
   \/ reports' = reports \cup {m \in said : Heard(m)} /\ Cost(cost)
-  \/ UNCHANGED reports /\ Cost(cost + 1)
+  \/ UNCHANGED reports /\ Cost(1)
 
 -----------------------------------------------------------------------------
 (* Lanes: one Spark task each, working off a list of batches. They know their epoch and nothing of the ledger. *)
@@ -446,7 +446,9 @@ PostgresEndOlder(r) ==
   /\ \E l \in lanes : l.pc = "claimed" /\ l.epoch < runs[r].epoch /\ Ends(l)
   /\ Free /\ UNCHANGED <<lease, work, sink, runs, reports, barrier, counters, copies>>
 
-(* kafka: refuse if the topic holds a newer epoch; write ours; init every id. The newest record counts, not the highest. *)
+(* kafka: refuse if the topic holds a newer epoch; write ours; init every id. Between the first two a newer epoch may have
+   written its record, so it is the highest record that counts, not the newest: each epoch's has a key of its own, or
+   compaction would leave the newest only. *)
 KafkaFenceCheck(r) ==
   /\ FENCE = "kafka" /\ runs[r].pc = ToFence
   /\ IF fence > runs[r].epoch THEN Quits(r) ELSE Goes(r, "refused_none")
@@ -455,7 +457,7 @@ KafkaFenceCheck(r) ==
 KafkaFenceWrite(r) ==
   /\ FENCE = "kafka"
   /\ runs[r].pc = IF MUTANT = "kafka_ids_before_the_record" THEN "ids" ELSE "refused_none"
-  /\ fence' = runs[r].epoch
+  /\ fence' = IF MUTANT = "kafka_newest_record_counts" THEN runs[r].epoch ELSE Max(fence, runs[r].epoch)
   /\ IF MUTANT = "kafka_ids_before_the_record" THEN FenceReturns(r) ELSE Goes(r, "record") /\ UNCHANGED barrier
   /\ Free /\ UNCHANGED <<lease, work, fence_file, table, content, neighbour, lanes, reports, counters, copies>>
 
@@ -531,27 +533,50 @@ Ledgered(bs, strange) ==
   /\ planned_end' = Highest({planned_end} \cup {x.end : x \in strange})
   /\ UNCHANGED <<phase, generation, base>>
 
-(* Behind the fence: read the receipts (kafka: up to an end that the last stable offset has reached), take what has one,
-   import strangers, put back what older epochs left open. Reading and the ledger's transaction are one step here: behind
-   a fence nothing happens between them, and a marker put between them is like one put right after. *)
+(* The ledger's view of a generation, agreed with the receipts of that generation: take what has one, import strangers, put
+   back what older epochs left open. *)
+Settled(view, read) ==
+  LET found == {x \in read : x.generation = view.generation}
+      strange == IF MUTANT = "strangers_not_imported" THEN {} ELSE {x \in found : Stranger(view.batches, x)}
+      acked == Acked(view.batches, {x \in found : ~Stranger(view.batches, x)})
+      mine == Imported(acked, strange)
+      bs == [s \in DOMAIN mine |->
+          LET b == IF MUTANT = "watermark_cleared_on_takeover" THEN [mine[s] EXCEPT !.cancelled = FALSE] ELSE mine[s]
+          IN IF b.state = "in_flight" /\ b.epoch < epoch /\ MUTANT # "open_attempts_left_at_takeover" THEN Back(b)
+             ELSE IF b.state = "sent" /\ b.epoch < epoch THEN Ended(b)
+             ELSE b]
+  IN [view EXCEPT !.batches = bs,
+                  !.committed = Advance(view.committed, bs),
+                  !.next_seq = Highest({view.next_seq} \cup {x.seq + 1 : x \in strange}),
+                  !.planned_end = Highest({view.planned_end} \cup {x.end : x \in strange})]
+
+(* A restored ledger has forgotten a rewind whose receipts are there. It went neither beyond the first of them nor beyond what
+   the generation before had resolved, so it is taken to have gone to the lower of the two. *)
+RECURSIVE CaughtUp(_, _)
+CaughtUp(view, read) ==
+  LET newer == {x \in read : x.generation > view.generation} IN
+  IF newer = {} \/ MUTANT = "forgotten_rewind_is_passed_over" THEN view
+  ELSE LET next == Least({x.generation : x \in newer})
+           first == Least({x.start : x \in {y \in newer : y.generation = next}})
+           to == IF first < view.committed \/ MUTANT = "forgotten_rewind_begins_at_its_first_receipt" THEN first
+                 ELSE view.committed
+       IN CaughtUp(Settled([generation |-> next, base |-> to, committed |-> to, next_seq |-> 0, planned_end |-> to,
+                            batches |-> << >>], read), read)
+
+(* Behind the fence: read the receipts (kafka: up to an end that the last stable offset has reached) and agree with them.
+   Reading and the ledger's transaction are one step here: behind a fence nothing happens between them, and a marker put
+   between them is like one put right after. *)
 Reconcile(r) ==
   /\ runs[r].pc = "fenced" /\ LedgerOk(r) /\ hidden = {}
   /\ LET read == IF MUTANT = "receipts_read_before_the_fence" THEN runs[r].found ELSE ReadNow
-         found == {x \in read : x.generation = generation}
-         strange == IF MUTANT = "strangers_not_imported" THEN {} ELSE {x \in found : Stranger(batches, x)}
-         acked == Acked(batches, {x \in found : ~Stranger(batches, x)})
-         mine == Imported(acked, strange)
-         reconciled == [s \in DOMAIN mine |->
-             LET b == IF MUTANT = "watermark_cleared_on_takeover" THEN [mine[s] EXCEPT !.cancelled = FALSE] ELSE mine[s]
-             IN IF b.state = "in_flight" /\ b.epoch < epoch /\ MUTANT # "open_attempts_left_at_takeover" THEN Back(b)
-                ELSE IF b.state = "sent" /\ b.epoch < epoch THEN [b EXCEPT !.epoch = 0]
-                ELSE b]
-     IN /\ RollForward(read)
-        /\ IF \E x \in read : x.generation > generation
-           THEN Quits(r) /\ UNCHANGED work           \* older than the newest rewind: only another rewind helps
-           ELSE /\ Ledgered(reconciled, strange)
-                /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "ready", !.epoch = runs[r].epoch, !.fresh = TRUE]]
-  /\ Free /\ UNCHANGED <<lease, guard, neighbour, lanes, reports, barrier, counters, copies>>
+         known == [generation |-> generation, base |-> base, committed |-> committed, next_seq |-> next_seq,
+                   planned_end |-> planned_end, batches |-> batches]
+         view == CaughtUp(Settled(known, read), read)
+     IN /\ generation' = view.generation /\ base' = view.base /\ committed' = view.committed
+        /\ next_seq' = view.next_seq /\ planned_end' = view.planned_end /\ batches' = view.batches
+        /\ RollForward(read)
+  /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "ready", !.epoch = runs[r].epoch, !.fresh = TRUE]]
+  /\ Free /\ UNCHANGED <<lease, phase, guard, neighbour, lanes, reports, barrier, counters, copies>>
 
 -----------------------------------------------------------------------------
 (* A run works: plan, begin a wave, settle what is reported, give up what is not. *)
@@ -597,7 +622,7 @@ Lane(r, S, copy) ==
 Begin(r) ==
   /\ Holds(r) /\ Begins
   /\ waves < MAX_WAVES /\ waves' = waves + 1
-  /\ ONE_OWNER \/ in_flight = {}               \* waves come one after the other
+  /\ ONE_OWNER \/ \A s \in InState(batches, {"in_flight", "sent"}) : batches[s].epoch = 0   \* one wave after the other
   /\ \E wave \in SUBSET Candidates \ {{}} :
        /\ PINNED => \A s \in wave : \A o \in Candidates : o < s => o \in wave
        /\ LET bs == [s \in DOMAIN batches |->
@@ -611,7 +636,7 @@ Begin(r) ==
                   /\ twins + Cardinality(twice) <= MAX_TWINS
                   /\ twins' = twins + Cardinality(twice)
                   /\ lanes' = lanes \cup {Lane(r, p, 1) : p \in parts} \cup {Lane(r, p, 2) : p \in twice}
-  /\ runs' = [runs EXCEPT ![r].fresh = FALSE]
+  /\ runs' = [o \in RUNS |-> IF runs[o].epoch = epoch THEN [runs[o] EXCEPT !.fresh = FALSE] ELSE runs[o]]
   /\ Free
   /\ UNCHANGED <<lease, phase, generation, base, next_seq, planned_end, sink, reports, barrier, acts, copies>>
 
@@ -640,9 +665,10 @@ SettleFailure(r) ==
        /\ m.epoch = runs[r].epoch
        /\ reports' = {o \in reports : o.seq # m.seq}
        /\ LET b == batches[m.seq]
-          IN CASE b.state = "sent" -> UNCHANGED <<work, letters>>
-               [] b.state # "sent" /\ m.outcome = "not_attempted" -> Ledgered([batches EXCEPT ![m.seq] = Back(b)], {}) /\ UNCHANGED letters
-               [] b.state # "sent" /\ m.outcome = "failed" /\ MUTANT = "failure_means_not_delivered" ->
+             open == b.state = "in_flight" /\ b.attempts = m.attempt
+          IN CASE ~open -> UNCHANGED <<work, letters>>
+               [] open /\ m.outcome = "not_attempted" -> Ledgered([batches EXCEPT ![m.seq] = Back(b)], {}) /\ UNCHANGED letters
+               [] open /\ m.outcome = "failed" /\ MUTANT = "failure_means_not_delivered" ->
                     /\ Ledgered([batches EXCEPT ![m.seq] = Done(b, "rejected")], {})
                     /\ letters' = [letters EXCEPT ![generation] =
                                      [p \in Positions |-> IF p \in Span(b) THEN 1 ELSE @[p]]]
@@ -653,7 +679,7 @@ SettleFailure(r) ==
   /\ Free
   /\ UNCHANGED <<lease, guard, receipts, unplaced, hidden, rows, stale_commit, neighbour, runs, lanes, barrier, counters, copies>>
 
-Ours(r) == {s \in in_flight : batches[s].epoch = runs[r].epoch}
+Ours(r) == {s \in InState(batches, {"in_flight", "sent"}) : batches[s].epoch = runs[r].epoch}
 
 (* No lane of the wave is left, and no report on its way. *)
 WaveIsOver(r) == \A s \in Ours(r) :
@@ -661,7 +687,8 @@ WaveIsOver(r) == \A s \in Ours(r) :
   /\ \A l \in lanes : l.generation = generation => \A i \in 1 .. Len(l.tasks) :
        <<l.tasks[i].seq, l.tasks[i].attempt>> # <<s, batches[s].attempts>>
 
-(* The run gives its wave up, rightly or not, reads receipts without a fence, and puts back what seems to have none. *)
+(* The run gives its wave up, rightly or not, reads receipts without a fence, and puts back what seems to have none; what
+   was sent at most once is not waited for any more. *)
 Lost(r) ==
   /\ Holds(r) /\ Ours(r) # {} /\ MUTANT # "lost_wave_not_noticed"
   /\ LET there == {x \in receipts : x.generation = generation /\ x.seq \in Ours(r)} IN \E seen \in SUBSET there :
@@ -669,8 +696,9 @@ Lost(r) ==
            acked == Imported(Acked(batches, seen \ strange), strange)
        IN /\ Cost(IF WaveIsOver(r) /\ seen = there THEN 0 ELSE 1)
           /\ Ledgered([s \in DOMAIN acked |->
-                         IF acked[s].state = "in_flight" /\ acked[s].epoch = runs[r].epoch THEN Back(acked[s])
-                         ELSE acked[s]], strange)
+                         IF acked[s].epoch # runs[r].epoch THEN acked[s]
+                         ELSE IF acked[s].state = "sent" THEN Ended(acked[s])
+                         ELSE Back(acked[s])], strange)
           /\ RollForward(seen)
   /\ reports' = {m \in reports : m.epoch # runs[r].epoch}
   /\ UNCHANGED <<lease, guard, neighbour, runs, lanes, barrier, counters, copies>>
@@ -749,7 +777,7 @@ Skip(r) ==
 
 Cancel(r) ==
   /\ Act(r, "cancel") /\ Ours(r) # {}
-  /\ Ledgered([s \in DOMAIN batches |-> IF s \in Ours(r) THEN [Back(batches[s]) EXCEPT !.cancelled = TRUE]
+  /\ Ledgered([s \in DOMAIN batches |-> IF s \in Ours(r) \cap in_flight THEN [Back(batches[s]) EXCEPT !.cancelled = TRUE]
                                         ELSE batches[s]], {})
   /\ reports' = {}
   /\ Free /\ UNCHANGED <<lease, sink, runs, lanes, barrier, copies>>
@@ -768,19 +796,17 @@ ForceStop(r) ==
   /\ runs[r].fresh \/ MUTANT = "force_stop_without_takeover"
   /\ ChangesPhase("stopped")
 
-(* Behind the fence of its own acquire, a new generation from any position. Its number is one that neither the ledger nor
-   the sink has seen: a restored ledger may have forgotten a rewind whose receipts are still there. *)
+(* Behind the fence of its own acquire, and reconciled, so that its number is one that neither the ledger nor the sink has
+   seen: a new generation, from anywhere up to the checkpoint. *)
 Rewind(r) ==
-  /\ "rewind" \in ACTS /\ acts < MAX_ACTS /\ acts' = acts + 1
-  /\ LedgerOk(r) /\ runs[r].pc = IF MUTANT = "rewind_without_an_epoch" THEN "ready" ELSE "fenced"
-  /\ LET seen == IF MUTANT = "rewind_reuses_a_generation" THEN {} ELSE {x.generation : x \in receipts}
-         new == IF MUTANT = "rewind_in_the_same_generation" THEN generation ELSE Highest({generation} \cup seen) + 1
+  /\ Act(r, "rewind")
+  /\ runs[r].fresh \/ MUTANT = "rewind_without_an_epoch"
+  /\ LET new == IF MUTANT = "rewind_in_the_same_generation" THEN generation ELSE generation + 1
      IN new \in Generations /\ generation' = new
-  /\ \E to \in 0 .. planned_end : base' = to /\ committed' = to /\ planned_end' = to
+  /\ \E to \in 0 .. committed : base' = to /\ committed' = to /\ planned_end' = to
   /\ next_seq' = 0 /\ batches' = << >>
-  /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "ready", !.epoch = runs[r].epoch]]
   /\ reports' = {}
-  /\ Free /\ UNCHANGED <<lease, phase, sink, lanes, barrier, waves, twins, copies>>
+  /\ Free /\ UNCHANGED <<lease, phase, sink, runs, lanes, barrier, copies>>
 
 PeopleAct(r) ==
   Hold(r) \/ ReleaseHeld(r) \/ Skip(r) \/ Cancel(r) \/ Drain(r) \/ Stop(r) \/ Resume(r) \/ ForceStop(r) \/ Rewind(r)

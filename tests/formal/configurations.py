@@ -22,6 +22,9 @@ SMALL: Mapping[str, Bounds] = {
     "people": Bounds(positions=2, batches=2, epochs=1, acts=_ON_BATCHES),
     "phases": Bounds(positions=2, batches=2, attempts=1, acts=_ON_PHASES | {ActKind.HOLD}),
     "restored": Bounds(positions=2, sizes=(1, 2), batches=2, attempts=1, backup=True, acts=_SKIP),
+    "restored, rewound": Bounds(
+        positions=2, batches=2, attempts=1, generations=3, backup=True, acts=frozenset({ActKind.REWIND})
+    ),
     "adopted": Bounds(positions=2, sizes=(1, 2), batches=2, attempts=1, adopts=True, acts=_ASIDE),
     "generations": Bounds(positions=2, batches=2, attempts=1, generations=2, acts=_GENERATIONS),
     "at most once": Bounds(positions=2, batches=2, at_most_once=True),

@@ -55,7 +55,9 @@ def disappointments(question: q.Question, seen: Seen, *, changed: bool) -> Itera
 
 def _unsettled(part: Partition, receipts: Sequence[Receipt]) -> Iterator[Violation]:
     for receipt in receipts:
-        if receipt.key.generation == part.generation and receipt.range.end > part.committed:
+        if receipt.key.generation > part.generation:
+            yield Violation(SETTLED, part.id, f"{receipt.key} has a receipt, and its generation is not known")
+        elif receipt.key.generation == part.generation and receipt.range.end > part.committed:
             batch = part.batches.get(receipt.key.seq)
             if batch is None or batch.state not in RESOLVED or batch.range != receipt.range:
                 yield Violation(SETTLED, part.id, f"{receipt.key} {receipt.range} has a receipt and is not resolved")

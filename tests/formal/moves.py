@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
+from airflow_provider_ckpt.core.acts import BEHIND_FENCE, BY_A_RUN, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt, Verdict
 from airflow_provider_ckpt.core.invariants import Violation
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.formal import questions as q
 from tests.formal.expectations import ONCE
@@ -22,6 +24,13 @@ from tests.formal.worlds import ADOPTED, RESTORED, UNSAVED, Bounds, Lane, Outsid
 
 Move = tuple[str, Any]
 """What happened, for a person who reads a trace."""
+
+_LEFT: Mapping[int, Set[ActKind]] = {
+    Stage.FREE: BY_A_RUN - {ActKind.FORCE_STOP},
+    Stage.FRESH: frozenset(),
+    Stage.RUNNING: BEHIND_FENCE - {ActKind.FORCE_STOP},
+}
+"""Acts that are left for later; a forced stop never is, since it must hold even with attempts open."""
 
 
 class Moves:
@@ -42,7 +51,7 @@ class Moves:
         self._probed: set[int] = set()
         self._runs: dict[tuple[int, int, int], list[tuple[Move, int, int, bool]]] = {}
         self._claims: dict[tuple[int, int], list[tuple[Move, int]]] = {}
-        self._acts: dict[tuple[int, bool], list[tuple[Move, int]]] = {}
+        self._acts: dict[tuple[int, int], list[tuple[Move, int]]] = {}
 
     def first(self) -> World:
         """The world in which the first run has just acquired, and nothing was ever sent."""
@@ -65,7 +74,7 @@ class Moves:
         if stage >= Stage.FRESH:
             yield from self._held(world)
         if stage == Stage.FREE and epoch < self.bounds.epochs:  # under an epoch of their own
-            for move, after in self.acts(machine, fresh=False):
+            for move, after in self.acts(machine, stage):
                 yield move, World(after, epoch + 1, stage, outside, saved)
         if self.bounds.backup:
             yield from self._backups(world)
@@ -77,7 +86,7 @@ class Moves:
         machine, epoch, stage, outside, saved = world
         for move, after, beyond, begun in self._run(machine, epoch, outside):
             yield move, World(after, epoch, Stage.RUNNING if begun else stage, beyond, saved)
-        for move, after in self.acts(machine, fresh=stage == Stage.FRESH):
+        for move, after in self.acts(machine, stage):
             yield move, World(after, epoch, stage, outside, saved)
         yield ("release", epoch), World(machine, epoch, Stage.FREE, outside, saved)
 
@@ -138,10 +147,10 @@ class Moves:
         parts = []
         for place in machine.parts:
             partition = self.pool.partition(place)
-            known = (r for r in sink if r.key.partition == partition.id and r.range.end > partition.committed)
-            receipts = tuple(sorted(known, key=_by_key))
+            receipts = tuple(sorted(_told(partition, sink), key=_by_key))
             parts.append(self.pool.ask(place, (q.reconcile, receipts, epoch)))
-        return Machine(machine.phase, machine.generation, tuple(parts))
+        seen = max((receipt.key.generation for receipt in sink), default=1)
+        return Machine(machine.phase, max(machine.generation, seen), tuple(parts))
 
     # A run
 
@@ -176,17 +185,17 @@ class Moves:
 
     # People, and backups
 
-    def acts(self, number: int, *, fresh: bool) -> list[tuple[Move, int]]:
+    def acts(self, number: int, stage: int) -> list[tuple[Move, int]]:
         """The acts that change something, and what they make of the pipeline."""
-        known = self._acts.get((number, fresh))
+        known = self._acts.get((number, stage))
         if known is None:
             known = []
             machine = self.machines[number]
-            for deed in deeds(self.bounds, self.pool, machine, fresh=fresh):
+            for deed in deeds(self.bounds, self.pool, machine, leave=_LEFT[stage]):
                 after = self.pool.act(machine, deed)
                 if after is not None and after != machine:
                     known.append(((deed.kind.value, deed[1:]), self.machines.number(after)))
-            self._acts[number, fresh] = known
+            self._acts[number, stage] = known
         return known
 
     def _backups(self, world: World) -> Iterator[tuple[Move, World]]:
@@ -204,6 +213,16 @@ class Moves:
             for sink in self._foreign:
                 adopted = self.outsides.number(Outside(outside.fence, sink))
                 yield ("adopt", sorted(sink, key=_by_key)), World(*world[:2], Stage.GONE, adopted, ADOPTED)
+
+
+def _told(partition: Partition, sink: frozenset[Receipt]) -> Iterator[Receipt]:
+    """What is news, and what belongs to a generation that has ended: no sink tells of that, but it must not matter."""
+    known = Known(partition.generation, partition.committed)
+    for receipt in sink:
+        generation = receipt.key.generation
+        if receipt.key.partition == partition.id:
+            if generation < known.generation or not known.covers(generation, receipt.range.end):
+                yield receipt
 
 
 def _by_key(receipt: Receipt) -> BatchKey:

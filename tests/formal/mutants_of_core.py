@@ -203,10 +203,25 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "receipts of a generation that has ended count",
         "core/reconciling.py",
-        "        if receipt.key.generation < partition.generation:\n            continue\n",
-        "",
+        "found.setdefault(receipt.key.generation, [])",
+        "found.setdefault(max(receipt.key.generation, partition.generation), [])",
         "generations",
         "CheckpointNeverAheadOfTerminalizedPrefix",
+    ),
+    Mutant(
+        "a rewind that the ledger has forgotten is passed over",
+        "core/reconciling.py",
+        "for number in found if number > partition.generation",
+        "for number in found if number > partition.generation + 9",
+        "restored, rewound",
+        "ReconcilingSettlesEveryReceipt",
+    ),
+    Mutant(
+        "a forgotten rewind is taken to begin at its first receipt",
+        "core/reconciling.py",
+        "to = min(partition.committed, *(receipt.range.start for receipt in found[generation]))",
+        "to = max(0, *(receipt.range.start for receipt in found[generation]))",
+        test=f"{_UNIT}/test_reconciling.py::TestGenerations::test_a_rewind_whose_first_batch_is_missing_leaves_out_nothing",
     ),
     Mutant(
         "a rewind begins no new generation",

@@ -56,7 +56,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "an act is applied behind the back of the run that holds the lease",
-        "ledger/ledger.py",
+        "ledger/people.py",
         "            try:\n"
         "                lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)",
         "            try:\n"
@@ -65,10 +65,17 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "a rewind is applied without a fence and a new epoch",
-        "ledger/acting.py",
-        "if intent.act.kind in acts.BEHIND_FENCE and not behind_fence:",
-        "if intent.act.kind in acts.BEHIND_FENCE and behind_fence:",
+        "ledger/people.py",
+        "leave=frozenset() if behind_fence else BEHIND_FENCE",
+        "leave=BEHIND_FENCE if behind_fence else frozenset()",
         test=f"{_HERE}::test_a_rewind_waits_for_a_fence",
+    ),
+    Mutant(
+        "a generation gets a number that the sink has seen",
+        "ledger/reconciling.py",
+        "work.machine.generation = max(work.machine.generation, receipt.key.generation)",
+        "pass",
+        test=f"{_LEDGER}/test_reconcile.py::test_a_replay_takes_no_number_that_the_sink_has_seen[sqlite]",
     ),
     Mutant(
         "the ledger merges receipts across a gap",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import combinations
 
 from airflow_provider_ckpt.core.acts import ActKind
@@ -15,13 +15,12 @@ ON_BATCHES = (ActKind.HOLD, ActKind.RELEASE, ActKind.SKIP, ActKind.CANCEL)
 ON_PHASES = (ActKind.DRAIN, ActKind.STOP, ActKind.FORCE_STOP, ActKind.RESUME)
 
 
-def deeds(bounds: Bounds, pool: Pool, machine: Machine, *, fresh: bool) -> Iterator[Deed]:
+def deeds(bounds: Bounds, pool: Pool, machine: Machine, *, leave: Set[ActKind]) -> Iterator[Deed]:
     """Every act that the configuration knows.
 
-    :param fresh: whether the sink was fenced and reconciled just now, as a rewind needs; a forced stop is tried without
-        that as well, since it must hold even with attempts open
+    :param leave: but for these
     """
-    chosen = bounds.acts if fresh else bounds.acts - {ActKind.REWIND}
+    chosen = bounds.acts - leave
     for kind in ON_PHASES:
         if kind in chosen:
             yield Deed(kind)

