@@ -89,7 +89,7 @@ class Partition(PartitionView):
         self.batches[batch.key.seq] = replace(
             batch, state=state, attempts=batch.attempts + 1, epoch=epoch, not_before=None, cancelled=False
         )
-        events = [self._event("begun", batch.key.seq, attempt=batch.attempts + 1, epoch=epoch)]
+        events = [self._event("begun", batch.key.seq, attempt=batch.attempts + 1, epoch=epoch, state=state.value)]
         if advance and (at_most_once or batch.cancelled):
             events += self.advance()
         return InFlightTicket(batch.key, batch.attempts + 1, epoch), events

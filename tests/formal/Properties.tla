@@ -160,7 +160,8 @@ LiveSpec == Spec /\ Fairness
 (* No attempt stays open, and in the end everything has its verdict. *)
 NoBatchLeftBehind == []<>(in_flight = {}) /\ <>[](committed = SOURCE_END)
 
-EventualDrain == []<>(phase = "draining" => in_flight = {})
+(* Resuming does not excuse it: what was in flight when the drain began ends. *)
+EventualDrain == phase = "draining" ~> in_flight = {}
 
 HeldBatchEventuallyReleased == []<>(InState(batches, {"held"}) = {})
 
@@ -210,7 +211,7 @@ NoteGuards ==
                                            /\ Head(l.tasks).seq < Head(o.tasks).seq)
   /\ Reached(18, "NoCommitByStaleEpoch", \E l \in AliveAndStale : FENCE = "postgres" \/ Started(l))
   /\ Reached(19, "ReceiptsReadAreFinal",
-             \E l \in AliveAndStale : \E r \in RUNS : Holds(r) /\ \E s \in pending_acks : s < Head(l.tasks).seq)
+             \E l \in AliveAndStale : l.generation = generation /\ \E r \in RUNS : Holds(r) /\ runs[r].fresh)
   /\ Reached(20, "NoCommitByEndedGeneration", \E l \in lanes : l.generation < generation /\ Started(l))
   /\ Reached(21, "OpenAttemptsAreTheHolders", \E r \in RUNS : runs[r].pc = "ready" /\ ~LedgerOk(r) /\ in_flight # {})
   /\ Reached(22, "DrainCompleteness", phase = "draining" /\ in_flight # {})

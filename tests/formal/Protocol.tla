@@ -417,12 +417,13 @@ Acquire(r) ==
   /\ reports' = {}                             \* whoever waited for them has lost the lease
   /\ UNCHANGED <<work, sink, lanes, barrier, counters, copies>>
 
-(* A later task of the same DAG run carries the epoch on, unless attempts of it are open. *)
+(* A later task of the same DAG run carries the epoch on, unless attempts of it are open. It was handed the epoch by one that
+   had reconciled; that this one still lives takes nothing away, since it may die right after. *)
 Attach(r) ==
   /\ ONE_OWNER /\ runs[r].pc = "idle" /\ owner = OwnerOf(r)
   /\ \A s \in in_flight : batches[s].epoch # epoch
   /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "ready", !.epoch = epoch]]
-  /\ barrier >= epoch                          \* `plan` has passed the fence before any other task starts
+  /\ \E o \in RUNS : runs[o].epoch = epoch /\ runs[o].pc = "ready"
   /\ Free /\ UNCHANGED <<lease, work, sink, lanes, reports, barrier, counters, copies>>
 
 ToFence == IF MUTANT = "receipts_read_before_the_fence" THEN "early" ELSE "acquired"

@@ -35,6 +35,9 @@ LARGE: Mapping[str, Bounds] = {
     "people, three batches": Bounds(attempts=1, acts=_ON_BATCHES),
     "three runs": Bounds(sizes=(1, 2), epochs=3),
     "generations, all acts": Bounds(positions=2, batches=2, attempts=1, generations=2, acts=frozenset(ActKind)),
+    "restored, rewound": Bounds(
+        positions=2, batches=2, attempts=1, generations=3, backup=True, acts=frozenset({ActKind.REWIND})
+    ),
     "adopted": Bounds(sizes=(1, 2), attempts=1, adopts=True, acts=_SKIP),
     "phases, two partitions": Bounds(partitions=2, positions=2, batches=2, attempts=1, epochs=3, acts=_ON_PHASES),
     "people": Bounds(positions=2, batches=2, gives_up=True, acts=_ON_BATCHES),

@@ -13,9 +13,15 @@ from tests.integration.ledger.acts import Acts
 
 
 @pytest.fixture
-def acts(tmp_path: Path) -> Iterator[Acts]:
-    """A pipeline whose lease is held and whose partition ``t`` has started at 0."""
+def sqlite_ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """A ledger with nothing in it."""
     url = f"sqlite:///{tmp_path}/ledger.db"
     migrate.upgrade(url, create=True)
     with Ledger.open(url) as ledger:
-        yield Acts(ledger).start("t")
+        yield ledger
+
+
+@pytest.fixture
+def acts(sqlite_ledger: Ledger) -> Acts:
+    """A pipeline whose lease is held and whose partition ``t`` has started at 0."""
+    return Acts(sqlite_ledger).start("t")

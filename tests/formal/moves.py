@@ -220,9 +220,9 @@ def _told(partition: Partition, sink: frozenset[Receipt]) -> Iterator[Receipt]:
     known = Known(partition.generation, partition.committed)
     for receipt in sink:
         generation = receipt.key.generation
-        if receipt.key.partition == partition.id:
-            if generation < known.generation or not known.covers(generation, receipt.range.end):
-                yield receipt
+        news = generation < known.generation or not known.covers(generation, receipt.range.end)
+        if receipt.key.partition == partition.id and news:
+            yield receipt
 
 
 def _by_key(receipt: Receipt) -> BatchKey:

@@ -1,12 +1,14 @@
-"""Fixtures of the integration tests: one local Spark for the whole session."""
+"""Fixtures of the integration tests: one local Spark for the whole session, and a trace of every test's commands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.formal.traces import complaints, recording
 from tests.services.spark import local_session
 
 if TYPE_CHECKING:
@@ -19,3 +21,12 @@ def spark() -> Iterator[SparkSession]:
     session = local_session()
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def trace(tmp_path: Path) -> Iterator[None]:
+    """What the test's ledger commands do is written down, and afterwards held against the core's transitions."""
+    file = tmp_path / "trace.jsonl"
+    with recording(file):
+        yield
+    assert complaints(file) == []
