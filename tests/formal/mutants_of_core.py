@@ -57,9 +57,9 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "the cancellation watermark is cleared when another batch begins",
         _PARTITION,
-        '        events = [self._event("begun", batch.key.seq, attempt=batch.attempts + 1, epoch=epoch)]',
+        '        events = [self._event("begun",',
         "        self.batches = {seq: replace(b, cancelled=False) for seq, b in self.batches.items()}\n"
-        '        events = [self._event("begun", batch.key.seq, attempt=batch.attempts + 1, epoch=epoch)]',
+        '        events = [self._event("begun",',
         "delivery",
         "CancellationWatermarkBlocks",
     ),

@@ -22,26 +22,22 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: a lane does not hold the fence to its end",
         "connectors/postgres/bookkeeping.py",
-        "WHERE ledger = {{0}}::text AND pipeline = {{1}}::text FOR SHARE",
-        "WHERE ledger = {{0}}::text AND pipeline = {{1}}::text",
+        "AND epoch = {{2}} FOR SHARE",
+        "AND epoch = {{2}}",
         test=_BARRIER,
     ),
     Mutant(
         "postgres: the receipt is committed on its own, before the rows",
-        "connectors/postgres/writer.py",
-        '        self._run("BEGIN ISOLATION LEVEL READ COMMITTED")\n'
-        "        claimed = self._claim(task, verdict, counts, books, fetch)\n",
-        "        claimed = self._claim(task, verdict, counts, books, fetch)\n"
-        '        self._run("BEGIN ISOLATION LEVEL READ COMMITTED")\n',
+        "connectors/postgres/claim.py",
+        'f"BEGIN ISOLATION LEVEL READ COMMITTED; {books.claim.format(*map(literal, values))}"',
+        'f"BEGIN; {books.claim.format(*map(literal, values))}; COMMIT; BEGIN"',
         test=_BARRIER,
     ),
     Mutant(
         "postgres: epochs are compared the wrong way when a lane claims",
-        "connectors/postgres/writer.py",
-        "        if held and held[0][0] > ours:\n            raise self._fenced(held[0][0])\n"
-        "        if not held or held[0][0] < ours:",
-        "        if held and held[0][0] < ours:\n            raise self._fenced(held[0][0])\n"
-        "        if not held or held[0][0] > ours:",
+        "connectors/postgres/bookkeeping.py",
+        "AND epoch = {{2}} FOR SHARE",
+        "AND epoch >= {{2}} FOR SHARE",
         test=f"{_POSTGRES}::TestConformance::test_a_fence_refuses_whoever_has_an_older_epoch[append]",
     ),
     Mutant(
@@ -53,9 +49,9 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: a claim that finds a receipt delivers all the same",
-        "connectors/postgres/writer.py",
-        "        if at is None:\n            return None\n",
-        "        at = at or datetime.now(UTC)\n",
+        "connectors/postgres/claim.py",
+        "            return False\n        if",
+        '            cursor.executescript("ROLLBACK; BEGIN")\n            return True\n        if',
         test=f"{_POSTGRES}::TestConformance::test_a_second_delivery_finds_the_receipt_and_has_no_effect[append]",
     ),
     Mutant(

@@ -77,24 +77,19 @@ class Bookkeeping:
 
     @property
     def claim(self) -> str:
-        """Lock the fence row to the transaction's end and claim a receipt under it, in one round trip.
+        """Claim a receipt, and lock the fence row to the transaction's end.
 
         Values: ledger, pipeline, epoch, generation, partition, seq, range start and end, verdict, attempt, the four
-        counts, bound. Gives the fence's epoch (no row: there is no fence) and when the receipt was claimed (null: not).
+        counts, time, bound. Fails for want of an epoch (23502) unless the fence stands at it, and because there is a
+        receipt (23505) if there is one.
         """
         return f"""
-            WITH fence AS (
-                SELECT epoch FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text FOR SHARE
-            ), claim AS (
-                INSERT INTO {self.table(RECEIPT)} (ledger, pipeline, epoch, generation, partition, seq, range_start,
-                    range_end, verdict, attempt, read, delivered, filtered, dead_lettered, bound)
-                SELECT {{0}}::text, {{1}}::text, {{2}}::bigint, {{3}}::int, {{4}}::text, {{5}}::bigint, {{6}}::bigint,
-                    {{7}}::bigint, {{8}}::text, {{9}}::int, {{10}}::bigint, {{11}}::bigint, {{12}}::bigint,
-                    {{13}}::bigint, {{14}}::bigint
-                FROM fence WHERE epoch = {{2}}::bigint
-                ON CONFLICT DO NOTHING RETURNING at
-            )
-            SELECT epoch, (SELECT at FROM claim) FROM fence"""
+            INSERT INTO {self.table(RECEIPT)} (ledger, pipeline, epoch, generation, partition, seq, range_start,
+                range_end, verdict, attempt, read, delivered, filtered, dead_lettered, at, bound)
+            VALUES ({{0}}, {{1}}, (
+                    SELECT epoch FROM {self.table(FENCE)}
+                    WHERE ledger = {{0}} AND pipeline = {{1}} AND epoch = {{2}} FOR SHARE
+                ), {{3}}, {{4}}, {{5}}, {{6}}, {{7}}, {{8}}, {{9}}, {{10}}, {{11}}, {{12}}, {{13}}, {{14}}, {{15}})"""
 
     @property
     def recount(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -48,8 +49,13 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal(text: str) -> str:
-    """An SQL string constant; for the few places that take no bound value."""
+def literal(value: str | int | datetime | None) -> str:
+    """An SQL constant, quoted as libpq would; for the few places that take no bound value."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, int):
+        return str(int(value))
+    text = value.isoformat() if isinstance(value, datetime) else value
     escaped = text.replace("'", "''").replace("\\", "\\\\")
     return f"E'{escaped}'"
 

@@ -6,10 +6,11 @@ transactions cannot go back to a savepoint after a failed COPY.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
@@ -18,10 +19,17 @@ from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     receipt_of,
     session_prefix,
 )
-from airflow_provider_ckpt.connectors.postgres.common import error_info, open_adbc, raised, require, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.claim import begin, fenced
+from airflow_provider_ckpt.connectors.postgres.common import (
+    error_info,
+    open_adbc,
+    raised,
+    require,
+    sqlstate_of,
+)
 from airflow_provider_ckpt.connectors.postgres.letters import letter_table
 from airflow_provider_ckpt.connectors.postgres.rows import CHECK, Rows, deliver_with_care
-from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, adbc_fetch, describe
+from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe
 from airflow_provider_ckpt.connectors.protocols import Connection, Content, DeadLetter, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError, SinkError
@@ -55,6 +63,7 @@ class PostgresWriter:
         self._context = context
         self._open: Any = None
         self._cursor: Any = None
+        self._clock = (datetime.min.replace(tzinfo=UTC), 0.0)
         self._target: Table | None = None
         self._senders: dict[pa.Schema, Rows] = {}
 
@@ -117,70 +126,37 @@ class PostgresWriter:
         return self._attempt(task, content, books, send)
 
     def _attempt(self, task: BatchTask, content: Content, books: Bookkeeping, send: _Send) -> Outcome:
-        fetch = adbc_fetch(self._cursor)
         verdict, outcome = _VERDICTS[task.instruction]
         counts = content.counts()
-        self._run("BEGIN ISOLATION LEVEL READ COMMITTED")
-        claimed = self._claim(task, verdict, counts, books, fetch)
-        if claimed is None:
-            return self._found(task, books, fetch)
+        receipt = Receipt(
+            task.key, task.range, verdict, self._context.epoch, task.attempt, counts, self._now(), task.bound
+        )
+        if not begin(receipt, self._context, books, self._cursor):
+            return self._found(task, books)
         letters = content.letters
         if content.rows.num_rows:
             bad = send(content.rows)
             if bad:
                 own = content.original(bad)
-                counts = self._recount(task, content, len(own), books, fetch)
+                counts = self._recount(task, content, len(own), books)
                 letters = [*letters, *own]
         if letters:
             self._write_letters(task, letters, books)
         self._run(f"{CHECK}; COMMIT")
         types = Counter(letter.error.type.value for letter in letters)
-        return Outcome(task.key, task.attempt, outcome, receipt=replace(claimed, counts=counts), letters=dict(types))
+        return Outcome(task.key, task.attempt, outcome, receipt=replace(receipt, counts=counts), letters=dict(types))
 
-    def _claim(
-        self, task: BatchTask, verdict: Verdict, counts: Counts, books: Bookkeeping, fetch: Fetch
-    ) -> Receipt | None:
-        """The receipt claimed now, or None if there is one already.
-
-        :raises FencedError: if the fence is newer than this writer's epoch
-        """
-        key, span = task.key, task.range
-        ours = self._context.epoch
-        held = fetch(
-            books.claim,
-            [
-                *(self._context.ledger, self._context.pipeline, ours, key.generation, key.partition, key.seq),
-                *(span.start, span.end, verdict.value, task.attempt),
-                *(counts.read, counts.delivered, counts.filtered, counts.dead_lettered, task.bound),
-            ],
-        )
-        if held and held[0][0] > ours:
-            raise self._fenced(held[0][0])
-        if not held or held[0][0] < ours:
-            raise SinkError(
-                f"the sink's fence stands at {held[0][0] if held else 'no epoch'}, not at this writer's epoch {ours}.",
-                pipeline=self._pipeline,
-                batch=str(key),
-                hint="The fence is raised before anything is sent; start a new run.",
-            )
-        at = held[0][1]
-        if at is None:
-            return None
-        return Receipt(key, span, verdict, ours, task.attempt, counts, at.astimezone(UTC), task.bound)
-
-    def _fenced(self, epoch: int) -> FencedError:
-        return FencedError(
-            f"the sink holds epoch {epoch} of this pipeline, so epoch {self._context.epoch} may not write any more.",
-            pipeline=self._pipeline,
-            hint="A newer run has taken over; nothing needs to be done.",
-        )
+    def _now(self) -> datetime:
+        """The server's time, as far as it was known when the connection was opened."""
+        then, at = self._clock
+        return then + timedelta(seconds=time.monotonic() - at)
 
     def _key_of(self, task: BatchTask) -> list[Any]:
         return [self._context.ledger, self._context.pipeline, task.key.generation, task.key.partition, task.key.seq]
 
-    def _found(self, task: BatchTask, books: Bookkeeping, fetch: Fetch) -> Outcome:
+    def _found(self, task: BatchTask, books: Bookkeeping) -> Outcome:
         self._run("ROLLBACK")
-        receipt = receipt_of(fetch(books.receipt, self._key_of(task))[0])
+        receipt = receipt_of(adbc_fetch(self._cursor)(books.receipt, self._key_of(task))[0])
         return Outcome(task.key, task.attempt, _OUTCOMES[receipt.verdict], receipt=receipt, found=True)
 
     def _sender(self, rows: pa.Table) -> Rows:
@@ -213,13 +189,13 @@ class PostgresWriter:
         info = error_info(error, ErrorType.SINK, f"delivering {task.key} {task.range} to {self._name}")
         return raised(replace(info, message=f"{info.message}; {_NO_DEAD_LETTERS}"))
 
-    def _recount(self, task: BatchTask, content: Content, own: int, books: Bookkeeping, fetch: Fetch) -> Counts:
+    def _recount(self, task: BatchTask, content: Content, own: int, books: Bookkeeping) -> Counts:
         counts = content.counts(own)
         if not counts.balanced:
             raise SinkError(
                 f"SumIdentity: the counts of {task.key} do not add up: {counts.to_json()}; nothing was sent."
             )
-        fetch(books.recount, [*self._key_of(task), counts.delivered, counts.dead_lettered])
+        adbc_fetch(self._cursor)(books.recount, [*self._key_of(task), counts.delivered, counts.dead_lettered])
         return counts
 
     def _write_letters(self, task: BatchTask, letters: Sequence[DeadLetter], books: Bookkeeping) -> None:
@@ -240,6 +216,8 @@ class PostgresWriter:
             name = f"{session_prefix(self._context)}{self._context.epoch}"
             self._open = open_adbc(self._connection, name, ErrorType.SINK)
             self._cursor = self._open.cursor()
+            ((now,),) = adbc_fetch(self._cursor)("SELECT clock_timestamp()", [])
+            self._clock = (now.astimezone(UTC), time.monotonic())
         if self._target is None:
             self._target = describe(adbc_fetch(self._cursor), self._name)
         if self._target is None:
@@ -285,7 +263,7 @@ class PostgresWriter:
             self.close()
             return error_info(again, ErrorType.SINK, doing, lost=True)
         if held and held[0][0] > self._context.epoch:
-            raise self._fenced(held[0][0]) from error
+            raise fenced(self._context, held[0][0]) from error
         return replace(error_info(error, ErrorType.SINK, doing, lost=True), whole=False)
 
 
