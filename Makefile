@@ -5,7 +5,7 @@ SHELL := bash
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup java postgres demo test test-unit test-integration test-system lint format crash formal ledger-storm bench-pg bench-ledger docs lock clean
+.PHONY: help setup java postgres kafka demo test test-unit test-integration test-system lint format crash formal ledger-storm bench-pg bench-ledger docs lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -22,16 +22,19 @@ java:
 postgres:
 	@tests/services/packages.sh postgres
 
+kafka: java
+	@tests/services/kafka.sh
+
 demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build/demo/summary.json
 	@$(PY) -m tests.system.demo
 
-test: lint postgres java ## Lint, then every test: unit, integration, real Airflow, crashes
+test: lint postgres java kafka ## Lint, then every test: unit, integration, real Airflow, crashes
 	@$(PYTEST)
 
 test-unit: setup ## Pure tests, in seconds
 	@$(PYTEST) tests/unit
 
-test-integration: setup postgres java ## Tests against real PostgreSQL, Spark and Delta
+test-integration: setup postgres java kafka ## Tests against real PostgreSQL, Kafka, Spark and Delta
 	@$(PYTEST) tests/integration
 
 test-system: setup postgres java ## Tests under a real Airflow, crashes included

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.placement import pytest_collection_modifyitems as pytest_collection_modifyitems
+from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer
 
 # Airflow reads this once, when it is imported; no test may read or write the user's own.
@@ -27,3 +28,10 @@ def postgres_server() -> Iterator[PostgresServer]:
 def postgres_database(postgres_server: PostgresServer) -> str:
     """The dsn of a database made for this test."""
     return postgres_server.new_database()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[KafkaBroker]:
+    """A Kafka broker for the whole session; a test that kills or pauses it brings it back."""
+    with KafkaBroker() as broker:
+        yield broker

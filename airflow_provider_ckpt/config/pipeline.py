@@ -65,10 +65,11 @@ Texts = Annotated[dict[str, str], BeforeValidator(_as_text)]
 class Source(Part):
     """Where records come from.
 
-    :param type: ``files`` or ``postgres``
+    :param type: ``files``, ``postgres`` or ``kafka``
     :param connection: Airflow connection id
     :param table: ``schema.table`` or ``table`` (postgres)
     :param path: a directory or a glob pattern (files)
+    :param topic: the topic's name (kafka)
     :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date (postgres)
     :param key: the columns that identify a record, where there are any
     :param columns: read only these (postgres); all by default
@@ -77,10 +78,11 @@ class Source(Part):
     :param header: whether each file's first line names its columns (csv)
     """
 
-    type: Literal["files", "postgres"]
+    type: Literal["files", "postgres", "kafka"]
     connection: str | None = None
     table: str | None = None
     path: str | None = None
+    topic: str | None = None
     cursor: str | None = None
     key: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
@@ -90,7 +92,8 @@ class Source(Part):
 
     @model_validator(mode="after")
     def _needs(self) -> Self:
-        _require(self, {"files": ("path",), "postgres": ("connection", "table", "cursor")})
+        needs = {"files": ("path",), "postgres": ("connection", "table", "cursor"), "kafka": ("connection", "topic")}
+        _require(self, needs)
         return self
 
 
@@ -125,24 +128,26 @@ class Transform(Part):
 class Sink(Part):
     """Where records go.
 
-    :param type: ``postgres`` or ``delta``
+    :param type: ``postgres``, ``delta`` or ``kafka``
     :param connection: Airflow connection id
     :param table: ``schema.table`` or ``table`` (postgres)
     :param path: the table's directory (delta)
+    :param topic: the topic's name (kafka)
     :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
     :param key: the target's key columns, for ``upsert``
     """
 
-    type: Literal["postgres", "delta"]
+    type: Literal["postgres", "delta", "kafka"]
     connection: str | None = None
     table: str | None = None
     path: str | None = None
+    topic: str | None = None
     mode: Literal["append", "upsert"] = "append"
     key: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _needs(self) -> Self:
-        _require(self, {"postgres": ("connection", "table"), "delta": ("path",)})
+        _require(self, {"postgres": ("connection", "table"), "delta": ("path",), "kafka": ("connection", "topic")})
         if self.mode == "upsert" and not self.key:
             raise ValueError("mode: upsert needs key, the columns that identify a row")
         if self.mode == "upsert" and self.type != "postgres":
@@ -226,13 +231,15 @@ class Pipeline(Part):
             raise ValueError("a postgres source has columns already; leave transform.decode out")
         if self.sink.mode == "upsert" and self.consumer.strategy == "round_robin":
             raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for an upsert sink")
+        if "kafka" in (self.source.type, self.sink.type) and self.consumer.strategy == "round_robin":
+            raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for kafka")
         return self
 
     @property
     def pinned(self) -> bool:
         """Whether a partition's batches stay in one lane, in order (semantics, section 6)."""
         if self.consumer.strategy == "auto":
-            return self.sink.mode == "upsert"
+            return self.sink.mode == "upsert" or "kafka" in (self.source.type, self.sink.type)
         return self.consumer.strategy != "round_robin"
 
     @property

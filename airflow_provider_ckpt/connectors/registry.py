@@ -21,19 +21,23 @@ if TYPE_CHECKING:
 
 _SOURCES = {
     "files": ("files.source", "FilesSource"),
+    "kafka": ("kafka.source", "KafkaSource"),
     "postgres": ("postgres.source", "PostgresSource"),
 }
 _READERS = {
     "files": ("files.reader", "FilesReader"),
+    "kafka": ("kafka.reader", "KafkaReader"),
     "postgres": ("postgres.reader", "PostgresReader"),
 }
 _SINKS = {
     "postgres": ("postgres.sink", "PostgresSink"),
     "delta": ("delta.sink", "DeltaSink"),
+    "kafka": ("kafka.sink", "KafkaSink"),
 }
 _WRITERS = {
     "postgres": ("postgres.writer", "PostgresWriter"),
     "delta": ("delta.writer", "DeltaWriter"),
+    "kafka": ("kafka.writer", "KafkaWriter"),
 }
 _COMMITTERS = {"delta": ("delta.committer", "DeltaCommitter")}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sees to a system package: packages.sh java | postgres | venv PYTHON. Installs it on Debian as root, else says what to do.
+# Sees to a system package: packages.sh java | maven | postgres | venv PYTHON. Installs it on Debian as root, else says what to do.
 set -euo pipefail
 
 java_new_enough() {
@@ -41,6 +41,10 @@ case ${1:-} in
         install_or_tell 'Java 17 or newer (a JRE; Spark runs on it)' openjdk-17-jre-headless default-jre-headless
         java_new_enough || { echo 'setup: the java found first is older than 17; point JAVA_HOME at a newer one' >&2; exit 1; }
         ;;
+    maven)
+        command -v mvn >/dev/null && exit 0
+        install_or_tell "Maven (it fetches the tests' Kafka broker)" maven
+        ;;
     postgres)
         postgres_there && exit 0
         # The tests start servers of their own: keep the package from creating and starting one.
@@ -55,7 +59,7 @@ case ${1:-} in
         install_or_tell "The venv module of $2" "$name-venv" python3-venv
         ;;
     *)
-        echo "usage: $0 java | postgres | venv PYTHON" >&2
+        echo "usage: $0 java | maven | postgres | venv PYTHON" >&2
         exit 2
         ;;
 esac

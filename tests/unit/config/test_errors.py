@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_ckpt.config.load import build, load, parse
+from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import ConfigError
 
 GOOD = """\
@@ -149,7 +150,7 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         "my.yaml:3: source.typ: unknown key; did you mean type?",
         "my.yaml:4: sinc: unknown key; did you mean sink?",
         "my.yaml:1: sink: missing",
-        "my.yaml:2: source.type: missing; one of: files, postgres",
+        "my.yaml:2: source.type: missing; one of: files, postgres, kafka",
     ]
 
 
@@ -158,6 +159,9 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
     [
         (", cursor: id", "", "2: source: type: postgres needs cursor"),
         ("type: postgres, connection: shop", "type: files", "2: source: type: files needs path"),
+        ("type: postgres, connection: shop", "type: kafka, connection: shop", "2: source: type: kafka needs topic"),
+        ("type: postgres, connection: shop", "type: kafka, topic: a", "2: source: type: kafka needs connection"),
+        ("type: postgres, connection: lake", "type: kafka, connection: lake", "3: sink: type: kafka needs topic"),
         ("connection: lake, ", "", "3: sink: type: postgres needs connection"),
         ("table: orders}\n", "table: orders, mode: upsert}\n", "3: sink: mode: upsert needs key"),
         (
@@ -167,8 +171,8 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         ),
         (
             "type: postgres, connection: shop",
-            "type: kafka, connection: shop",
-            "2: source.type: 'kafka' is not supported",
+            "type: jdbc, connection: shop",
+            "2: source.type: 'jdbc' is not supported",
         ),
     ],
 )
@@ -195,6 +199,19 @@ def test_an_order_that_cannot_be_kept_is_refused() -> None:
     text = GOOD.replace("orders}", "orders, mode: upsert, key: [id]}") + "consumer: {strategy: round_robin}"
 
     assert "refused for an upsert sink" in said(text)[0]
+
+
+@pytest.mark.parametrize("part", ["source", "sink"])
+def test_an_order_that_cannot_be_kept_is_refused_for_kafka(part: str) -> None:
+    data = {
+        "name": "a",
+        "source": {"type": "postgres", "connection": "c", "table": "t", "cursor": "id"},
+        "sink": {"type": "delta", "path": "/t"},
+        part: {"type": "kafka", "connection": "c", "topic": "t"},
+    }
+
+    assert "refused for kafka" in refusal({**data, "consumer": {"strategy": "round_robin"}})
+    assert Pipeline.model_validate(data).pinned
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
