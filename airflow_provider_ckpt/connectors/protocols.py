@@ -112,11 +112,15 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """A range to be recorded as a batch, with the number of records it is thought to hold."""
+    """A range to be recorded as a batch, with the number of records it is thought to hold.
+
+    :param expired: whether the source has lost all of it (retention); an event says so, and a person lets it go
+    """
 
     partition: str
     range: Range
     records: int | None = None
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +145,8 @@ class Plan:
 class Shape:
     """What a reader yields beside :data:`POSITION`.
 
-    :param raw: True: one ``value`` column of bytes (and possibly ``key``), to be decoded by the transform; False: typed
-        columns
+    :param raw: True: one ``value`` column of bytes, to be decoded by the transform, and possibly ``key``, ``headers``
+        and ``timestamp``; False: typed columns
     :param columns: name and Spark SQL type, in order
     """
 
@@ -230,6 +234,7 @@ class DeadLetter:
     :param key: the original key's bytes, if there is one
     :param value: the original bytes; of a row source, the row as JSON
     :param headers: where it came from (see :meth:`Reader.origin`)
+    :param original_headers: the record's own headers, in order; names may come twice
     """
 
     position: int
@@ -237,6 +242,7 @@ class DeadLetter:
     value: bytes | None
     error: ErrorInfo
     headers: Mapping[str, str] = field(default_factory=dict)
+    original_headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 @dataclass(slots=True)

@@ -213,6 +213,18 @@ class SinkError(CkptError):
     type = ErrorType.SINK
 
 
+class KafkaConsumerError(SourceError):
+    """Kafka's client or a broker said no while a topic was read or planned."""
+
+    type = ErrorType.KAFKA_CONSUMER
+
+
+class KafkaProducerError(SinkError):
+    """Kafka's client or a broker said no while a topic was written."""
+
+    type = ErrorType.KAFKA_PRODUCER
+
+
 class IoError(CkptError):
     """A file system said no: full, unreadable, gone."""
 

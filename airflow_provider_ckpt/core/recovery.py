@@ -21,7 +21,8 @@ from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.core.view import PartitionView
 
 EXPIRED = "expired_unreceipted"
-"""Kind of the event that says: the recovery window has passed this range, and it has no receipt."""
+"""Kind of the event that says: the recovery window, or the source's own retention, has passed this range, and it has no
+receipt."""
 
 Shown = Callable[[str, Sequence[Range]], Sequence[int] | None]
 """How many records a source partition shows in each of some ranges now; None where it can never show more."""

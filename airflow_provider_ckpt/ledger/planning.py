@@ -11,6 +11,8 @@ from airflow_provider_ckpt.connectors.protocols import Plan, SourceFile, SourceP
 from airflow_provider_ckpt.core.batch import Batch, BatchKey
 from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.recovery import EXPIRED
+from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger import bulk, store, tables, trail
 from airflow_provider_ckpt.ledger.work import Work
 
@@ -94,6 +96,9 @@ def plan(work: Work, found: Plan) -> list[Batch]:
         seq = partition.next_seq
         work.events += partition.plan(planned.range, records=planned.records)
         batches.append(partition.batches[seq])
+        if planned.expired:
+            lost = {"range": [planned.range.start, planned.range.end]}
+            work.events.append(Event(EXPIRED, partition.id, partition.generation, seq, lost))
     _add_files(work, found.files)
     for name, bound in found.bounds.items():
         work.item(name).bound = bound

@@ -113,9 +113,11 @@ def _lease(setup: Setup, sink_epoch: int, *, force: bool) -> Lease:
 
 
 def _start(run: Run) -> None:
-    """Record the source's partitions; new ones start where the pipeline declares."""
+    """Record the source's partitions: the first start where the pipeline declares, those that come later at the
+    earliest, since all that they hold came after that start.
+    """
     known = run.ledger.partitions(run.pipeline.name)
-    start_from = run.pipeline.source.start_from
+    start_from = "earliest" if known else run.pipeline.source.start_from
     bases = {
         partition: known[partition.id].partition.base
         if partition.id in known

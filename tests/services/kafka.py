@@ -184,7 +184,7 @@ class KafkaBroker:
 
         :param name: its name; one that no other has by default
         """
-        from confluent_kafka.cimpl import NewTopic
+        from confluent_kafka.admin import NewTopic
 
         self._topics += 1
         name = name or f"topic-{self._topics}"

@@ -1,0 +1,194 @@
+"""Reads ranges of a topic's partitions into Arrow; the half of the source that runs in a lane.
+
+It sees committed records alone, reaches the range's end or fails, and never lets the client choose another offset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, cast
+
+from airflow_provider_ckpt.connectors.kafka.common import (
+    Noticed,
+    client_config,
+    error_info,
+    failure,
+    opened,
+    raised,
+    refuses,
+    require,
+    timeout,
+)
+from airflow_provider_ckpt.connectors.kafka.messages import records
+from airflow_provider_ckpt.connectors.kafka.source import expired
+from airflow_provider_ckpt.connectors.kafka.topic import Asking
+from airflow_provider_ckpt.connectors.protocols import Connection, Shape
+from airflow_provider_ckpt.core.errors import CkptError, ErrorType, KafkaConsumerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import Consumer, KafkaError, Message
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+ROWS = 10_000
+"""Messages in one Arrow batch at most."""
+
+_PAUSE = 0.05
+"""Seconds to wait for more messages than there are; then what there is goes on."""
+
+_FETCHING = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+}
+
+
+class KafkaReader:
+    """One lane's reader; goes on where it stopped when the next range begins there.
+
+    :param shape: what the source said it yields, :data:`COLUMNS`
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:  # noqa: ARG002
+        assert pipeline.source.topic is not None
+        self._pipeline = pipeline.name
+        self._topic = pipeline.source.topic
+        self._connection = require(connection, "source")
+        self._noticed = Noticed()
+        self._checked: set[str] = set()
+        self._open: Consumer | None = None
+        self._number = -1
+        self._at = -1
+        self._free_from: int | None = None
+        self._ahead: list[Message] = []
+
+    def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """The range's messages; offsets without one (transaction markers, compacted keys) are holes."""
+        from confluent_kafka import KafkaException
+
+        self._same_topic(task)
+        try:
+            self._go_to(task.detail["number"], task.range.start)
+            while self._at < task.range.end:
+                found = self._next(task)
+                if found:
+                    yield records(found)
+            self._free_from = task.range.end
+        except KafkaException as error:
+            self.close()
+            raise self._located(failure(error, *self._said, self._noticed), task) from None
+        except CkptError as error:
+            self.close()
+            raise self._located(error, task) from None
+
+    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
+        """Dead-letter headers: topic, partition, offset."""
+        return {
+            "source-topic": self._topic,
+            "source-partition": task.key.source.rpartition("-")[2],
+            "source-offset": str(position),
+            "source-position": str(position),
+        }
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._open is not None:
+            self._open.close()
+        self._open, self._number, self._at, self._free_from, self._ahead = None, -1, -1, None, []
+
+    def _same_topic(self, task: BatchTask) -> None:
+        """Refuse a topic that was created anew since planning, whose offsets mean other messages."""
+        known = task.detail["topic"]
+        if known not in self._checked:
+            asking = Asking(self._connection, self._topic, f"ckpt-read:{self._pipeline}", ErrorType.KAFKA_CONSUMER)
+            asking.same(known, str(task.key))
+            asking.close()
+            self._checked.add(known)
+
+    def _go_to(self, number: int, start: int) -> None:
+        from confluent_kafka import Consumer, TopicPartition
+
+        if self._open is None:
+            group = self._connection.extra.get("group.id", f"ckpt-{self._pipeline}")
+            settings = {**_FETCHING, "group.id": group, "error_cb": self._noticed}
+            config = client_config(self._connection, f"ckpt-read:{self._pipeline}", settings)
+            self._open = opened(Consumer, config, self._connection)
+        # Where the last range ended, holes may follow, and what comes behind them is in hand already.
+        goes_on = self._free_from is not None and number == self._number and self._free_from <= start <= self._at
+        self._free_from = None
+        if not goes_on:
+            self._open.assign([TopicPartition(self._topic, number, start)])
+            self._number, self._at, self._ahead = number, start, []
+
+    def _next(self, task: BatchTask) -> list[Message]:
+        """Some messages of the range, maybe none; ``_at`` moves to the offset after what is known to be read."""
+        end = task.range.end
+        got, self._ahead = self._ahead or self._consume(min(ROWS, end - self._at)), []
+        offsets = cast("list[int]", [message.offset() for message in got])
+        for index, message in enumerate(got):
+            error = message.error()
+            if error is not None:
+                self._ahead = got[index + 1 :]
+                self._at = max(self._at, self._end_of_log(error, offsets[index], task))
+                return got[:index]
+            if offsets[index] >= end:
+                self._ahead = got[index:]
+                self._at = offsets[index]
+                return got[:index]
+        self._at = offsets[-1] + 1
+        return got
+
+    def _consume(self, most: int) -> list[Message]:
+        """At least one message or the news that the log ends, in bounded time."""
+        assert self._open is not None
+        wait = timeout(self._connection)
+        deadline = time.monotonic() + wait
+        while True:
+            got = self._open.consume(most, _PAUSE)
+            if got:
+                self._noticed.clear()
+                return got
+            reason = self._noticed.telling()
+            if reason is not None and refuses(reason):
+                raise raised(error_info(reason, *self._said))
+            if time.monotonic() > deadline:
+                raise self._silent(wait, reason)
+
+    def _end_of_log(self, error: KafkaError, offset: int, task: BatchTask) -> int:
+        """The offset where the log ends for now, if that is what the error says.
+
+        :raises CkptError: if it says anything else
+        """
+        from confluent_kafka import KafkaError
+
+        if error.code() == KafkaError._PARTITION_EOF:
+            return offset
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise expired(self._pipeline, self._topic, task, None)
+        raise raised(error_info(error, *self._said))
+
+    def _silent(self, wait: float, reason: KafkaError | None) -> CkptError:
+        if reason is not None:
+            return raised(error_info(reason, *self._said))
+        return KafkaConsumerError(
+            f"reading topic {self._topic}: the broker of partition {self._number} (connection "
+            f"{self._connection.id!r}) sent nothing for {wait:g} s, though offsets from {self._at} on are planned.",
+            recoverable=True,
+            whole=True,
+            hint="See whether the broker is up; socket.timeout.ms in the connection's extra is how long it may take.",
+        )
+
+    def _located(self, error: CkptError, task: BatchTask) -> CkptError:
+        error.pipeline = error.pipeline or self._pipeline
+        error.batch = error.batch or str(task.key)
+        error.position = self._at if error.position is None and self._at >= 0 else error.position
+        return error
+
+    @property
+    def _said(self) -> tuple[ErrorType, str, Connection]:
+        return ErrorType.KAFKA_CONSUMER, f"reading topic {self._topic}", self._connection

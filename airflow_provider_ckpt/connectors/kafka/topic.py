@@ -1,0 +1,162 @@
+"""What a broker says of a topic: its id, its partitions, and which offsets each of them holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.kafka.common import Noticed, client_config, failure, opened, timeout
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is now.
+
+    :param id: given when it was created; another topic of the same name has another
+    :param partitions: their numbers, in order
+    :param readable: whether this client may read it
+    """
+
+    name: str
+    id: str
+    partitions: tuple[int, ...]
+    readable: bool = True
+
+    def partition_id(self, number: int) -> str:
+        """A partition's name, as Kafka's own tools write it."""
+        return f"{self.name}-{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Which offsets of a partition can be read.
+
+    :param start: the first that the log still holds
+    :param end: the last stable offset: no transaction below it is open, and nothing can appear there any more
+    """
+
+    start: int
+    end: int
+
+
+class Asking:
+    """Asks a cluster about one topic, on a connection that is kept.
+
+    :param client: client.id
+    :param kind: ``KafkaConsumer`` or ``KafkaProducer``: whose errors these are
+    """
+
+    def __init__(self, connection: Connection, topic: str, client: str, kind: ErrorType) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._client = client
+        self._kind = kind
+        self._noticed = Noticed()
+        self._open: AdminClient | None = None
+
+    @property
+    def admin(self) -> AdminClient:
+        """The client, opened when first needed.
+
+        :raises ConfigError: if the connection does not configure one
+        """
+        if self._open is None:
+            from confluent_kafka.admin import AdminClient
+
+            config = client_config(self._connection, self._client, {"error_cb": self._noticed})
+            self._open = opened(AdminClient, config, self._connection)
+        return self._open
+
+    def describe(self) -> Topic:
+        """The topic.
+
+        :raises ConfigError: if there is none
+        :raises CkptError: if the cluster cannot be asked
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+        from confluent_kafka.admin import AclOperation
+
+        with self._asking(f"asking for topic {self._topic}") as wait:
+            asked = self.admin.describe_topics(
+                TopicCollection([self._topic]), include_authorized_operations=True, request_timeout=wait
+            )
+            try:
+                found = asked[self._topic].result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+                raise self._missing() from None
+        operations = found.authorized_operations
+        return Topic(
+            found.name,
+            str(found.topic_id),
+            tuple(sorted(partition.id for partition in found.partitions)),
+            operations is None or not {AclOperation.READ, AclOperation.ALL}.isdisjoint(operations),
+        )
+
+    def bounds(self, numbers: Iterable[int]) -> Mapping[int, Bounds]:
+        """Which offsets some partitions hold, for a reader of committed records.
+
+        :raises CkptError: if the cluster cannot be asked, or a partition is gone
+        """
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        wanted = [TopicPartition(self._topic, number) for number in numbers]
+        if not wanted:
+            return {}
+        with self._asking(f"asking for the offsets of topic {self._topic}") as wait:
+            asked = [
+                self.admin.list_offsets(
+                    dict.fromkeys(wanted, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=wait
+                )
+                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+            ]
+            starts, ends = ({at.partition: said.result().offset for at, said in each.items()} for each in asked)
+        return {number: Bounds(starts[number], ends[number]) for number in starts}
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._open = None
+        self._noticed.clear()
+
+    def same(self, known: str | None, batch: str | None = None) -> Topic:
+        """The topic, which must be the one that is known.
+
+        :param known: its id; None if there is nothing to compare with
+        :raises SourceError: if a topic of the same name has taken its place
+        """
+        topic = self.describe()
+        if known not in (None, topic.id):
+            raise SourceError(
+                f"topic {self._topic} is not the one that this pipeline reads: it was deleted and created anew "
+                f"(its id was {known}, and is {topic.id} now), so its offsets mean other records.",
+                batch=batch,
+                hint="Declare a pipeline of a new name for the new topic.",
+            )
+        return topic
+
+    @contextmanager
+    def _asking(self, doing: str) -> Iterator[float]:
+        """Seconds to wait for an answer; what goes wrong becomes an error of ours, with its reason if one is known."""
+        from confluent_kafka import KafkaException
+
+        self._noticed.clear()
+        try:
+            yield timeout(self._connection)
+        except KafkaException as error:
+            self.admin.poll(0)  # where the client says what it met meanwhile
+            raise failure(error, self._kind, doing, self._connection, self._noticed) from None
+
+    def _missing(self) -> ConfigError:
+        return ConfigError(
+            f"topic {self._topic} does not exist in the cluster of connection {self._connection.id!r}.",
+            hint="Create it, or correct the pipeline's topic.",
+        )

@@ -1,0 +1,148 @@
+"""What the tests of the kafka source share: a topic of their own, a pipeline on it, and ways to put messages there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.kafka.reader import KafkaReader
+from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Plan, PlanRequest, Todo
+from airflow_provider_ckpt.core.batch import BatchKey, Instruction
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask
+from tests.services.kafka import KafkaBroker
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+CONNECTION = "stream"
+EVERYTHING = 10**9
+
+
+def connection_to(broker: KafkaBroker, **extra: Any) -> Connection:
+    """The broker as connectors are told of it."""
+    settings = {"bootstrap.servers": broker.bootstrap, "socket.timeout.ms": 5000, **extra}
+    return Connection(CONNECTION, "kafka", extra=settings)
+
+
+def pipeline(topic: str, **source: Any) -> Pipeline:
+    """A pipeline that reads a topic."""
+    return Pipeline.model_validate(
+        {
+            "name": "events",
+            "source": {"type": "kafka", "connection": CONNECTION, "topic": topic, **source},
+            "sink": {"type": "delta", "path": "/nowhere"},
+        }
+    )
+
+
+def producer(broker: KafkaBroker, **settings: Any) -> Producer:
+    """A producer; the caller flushes it."""
+    from confluent_kafka import Producer
+
+    return Producer({"bootstrap.servers": broker.bootstrap, "log_level": 2, "linger.ms": 5, **settings})
+
+
+def put(broker: KafkaBroker, topic: str, values: Sequence[bytes | None], partition: int = 0, **message: Any) -> None:
+    """Messages without a transaction, in order.
+
+    :param message: further arguments of each (``key``, ``headers``, ``timestamp``)
+    """
+    to = producer(broker, **{"enable.idempotence": True})
+    for value in values:
+        to.produce(topic, value, partition=partition, **message)
+    assert to.flush(30) == 0
+
+
+@contextmanager
+def transaction(broker: KafkaBroker, topic: str, values: Sequence[bytes], name: str = "test") -> Iterator[Producer]:
+    """A transaction that has written its messages and is open; the test ends it."""
+    to = producer(broker, **{"transactional.id": name})
+    to.init_transactions(30)
+    to.begin_transaction()
+    for value in values:
+        to.produce(topic, value, partition=0)
+    assert to.flush(30) == 0
+    yield to
+
+
+@dataclass
+class Ledger:
+    """As much of a ledger as a source sees of one, for the partitions that it has planned.
+
+    :param sent: further things in the connection's extra
+    """
+
+    broker: KafkaBroker
+    topic: str
+    sent: Mapping[str, Any] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+    planned: list[BatchTask] = field(default_factory=list)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The declaration."""
+        return pipeline(self.topic)
+
+    @property
+    def connection(self) -> Connection:
+        """Of the pipeline."""
+        return connection_to(self.broker, **self.sent)
+
+    def source(self) -> KafkaSource:
+        """The planning half."""
+        return KafkaSource(self.pipeline, self.connection)
+
+    def plan(self, number: int | None = None, most: int = EVERYTHING) -> Plan:
+        """Plan what is new in every partition, and keep it."""
+        with closing(self.source()) as source:
+            names = [partition.id for partition in source.partitions()]
+            for name in names:
+                self.ends.setdefault(name, source.start(name, "earliest"))
+            todo = [Todo(name, self.ends[name]) for name in names]
+            plan = source.plan(PlanRequest(todo, number, most))
+        for batch in plan.batches:
+            assert batch.range.start == self.ends[batch.partition]
+            self.ends[batch.partition] = batch.range.end
+            seq = sum(task.key.partition == batch.partition for task in self.planned)
+            self.planned.append(BatchTask(BatchKey(1, batch.partition, seq), batch.range, 1))
+        return plan
+
+    def located(self, tasks: Sequence[BatchTask] | None = None) -> list[BatchTask]:
+        """Tasks as a lane gets them; all that is planned, by partition."""
+        chosen = sorted(self.planned, key=lambda task: task.key) if tasks is None else tasks
+        with closing(self.source()) as source:
+            return list(source.locate(chosen, ()))
+
+    def reader(self) -> KafkaReader:
+        """The reading half."""
+        with closing(self.source()) as source:
+            return KafkaReader(self.pipeline, self.connection, source.shape())
+
+    def rows(self, tasks: Sequence[BatchTask] | None = None) -> list[list[dict[str, Any]]]:
+        """The messages of every batch, as columns."""
+        located = self.located(tasks)
+        with closing(self.reader()) as reader:
+            return [[row for records in reader.read(task) for row in records.to_pylist()] for task in located]
+
+    def values(self, tasks: Sequence[BatchTask] | None = None) -> list[bytes]:
+        """The value of every message."""
+        return [row["value"] for batch in self.rows(tasks) for row in batch]
+
+    def offsets(self) -> list[list[int]]:
+        """The offsets that each batch yields."""
+        return [[row[POSITION] for row in batch] for batch in self.rows()]
+
+
+def task(topic: str, start: int, end: int, instruction: Instruction = Instruction.DELIVER) -> BatchTask:
+    """A batch of partition 0, not located yet."""
+    return BatchTask(BatchKey(1, f"{topic}-0", 0), Range(start, end), 1, instruction)
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    """Values that can be told apart."""
+    return [b'{"id": %d}' % number for number in range(first, first + count)]
