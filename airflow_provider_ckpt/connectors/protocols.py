@@ -6,6 +6,8 @@ that runs inside a lane on a Spark executor (``Reader``, ``Writer``). Neither kn
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -244,6 +246,15 @@ class DeadLetter:
     headers: Mapping[str, str] = field(default_factory=dict)
     original_headers: Sequence[tuple[str, bytes | None]] = ()
 
+    def header_texts(self) -> dict[str, str]:
+        """All headers as texts, for a sink that has no headers of its own: the record's come as ``original-headers``, a
+        JSON list of name and value, and a value that is not UTF-8 in base64 as a third element.
+        """
+        if not self.original_headers:
+            return dict(self.headers)
+        own = [[name, *_as_texts(value)] for name, value in self.original_headers]
+        return {**self.headers, "original-headers": json.dumps(own, ensure_ascii=False)}
+
 
 @dataclass(slots=True)
 class Content:
@@ -334,6 +345,13 @@ class Committer(Protocol):
 
         :raises FencedError: when a newer epoch holds the fence
         """
+
+
+def _as_texts(value: bytes | None) -> tuple[str | None, ...]:
+    try:
+        return (None if value is None else value.decode(),)
+    except UnicodeDecodeError:
+        return (None, base64.b64encode(value or b"").decode())
 
 
 def data_error(kind: ErrorType, message: str, sqlstate: str | None = None) -> ErrorInfo:

@@ -23,13 +23,17 @@ def letter(
     """The dead letter of one record.
 
     :param record: the source's columns, or None if the source no longer shows them
-    :param raw: whether the source gives bytes (``value`` and possibly ``key``) rather than columns
+    :param raw: whether the source gives bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
+        than columns
     """
     headers = dict(reader.origin(task, position))
     if record is None:
         return DeadLetter(position, None, None, error, {**headers, "original": "no longer in the source"})
     if raw:
-        return DeadLetter(position, record.get("key"), record["value"], error, headers)
+        if record.get("timestamp") is not None:
+            headers["timestamp"] = _text(record["timestamp"])
+        own = tuple((header["key"], header["value"]) for header in record.get("headers") or ())
+        return DeadLetter(position, record.get("key"), record["value"], error, headers, own)
     return DeadLetter(position, None, row_json(record), error, headers)
 
 

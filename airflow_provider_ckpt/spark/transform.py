@@ -40,7 +40,7 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
         # Out of the way: a column of the schema may well be called "value" too.
         frame = _project(frame, [*_quoted(c.CONTROL), f"{original} AS {c.ORIGINAL}"], pipeline)
         original = c.ORIGINAL
-        frame, names, checks = _decode(frame, pipeline)
+        frame, names, checks = _decode(frame, pipeline, shape)
     else:
         names = [name for name, _ in shape.columns]
         checks = _null_checks(pipeline, names)
@@ -129,8 +129,14 @@ def first_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-def _decode(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, list[str], list[tuple[str, str, str]]]:
-    """Parse the original value into the schema's columns; the checks say which records are not what it promises."""
+def _decode(
+    frame: DataFrame, pipeline: Pipeline, shape: Shape
+) -> tuple[DataFrame, list[str], list[tuple[str, str, str]]]:
+    """Parse the original value into the schema's columns; the checks say which records are not what it promises.
+
+    What else the source gives (a message's key, headers and timestamp) can be named beside them, but is put out only
+    where ``select`` says so.
+    """
     transform = pipeline.transform
     assert transform.schema_ is not None
     names = [item.name for item in parse_schema(transform.schema_, pipeline.name).fields]
@@ -158,6 +164,8 @@ def _decode(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, list[str],
         pipeline,
     )
     fields = [f"{_DECODED}.{quote(name)} AS {quote(name)}" for name in names]
+    taken = {"value", *(name.lower() for name in names)}
+    fields += [f"{c.ORIGINAL}.{quote(name)} AS {quote(name)}" for name, _ in shape.columns if name not in taken]
     flat = _project(
         decoded,
         [
@@ -167,7 +175,13 @@ def _decode(frame: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, list[str],
         ],
         pipeline,
     )
+    skips_null = pipeline.error_handling.null_value_behavior == "skip"
     checks = [
+        (
+            f"{c.ORIGINAL}.value IS NULL",
+            c.FILTERED if skips_null else str(ErrorType.MESSAGE_DESERIALIZATION),
+            "no value to decode (a tombstone)",
+        ),
         (f"NOT is_valid_utf8({text})", str(ErrorType.MESSAGE_DESERIALIZATION), "not valid UTF-8"),
         (f"NOT {_VALID}", str(ErrorType.MESSAGE_DESERIALIZATION), what),
     ]

@@ -193,7 +193,7 @@ class DeltaWriter:
             "key_base64": _base64(letter.key),
             "value": _text(letter.value),
             "value_base64": _base64(letter.value),
-            "headers": dict(letter.headers),
+            "headers": letter.header_texts(),
             "at": at,
         }
 

@@ -1,9 +1,12 @@
-"""Kafka messages as Arrow: position, key, value, headers and timestamp, byte for byte."""
+"""Kafka messages as Arrow: position, key, value, headers and timestamp, byte for byte.
+
+Every line here runs once a message, so each column is one comprehension, and what is rare is looked for in bulk.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.protocols import POSITION
 
@@ -16,37 +19,43 @@ _LARGEST = (2**63 - 1) // 1000
 """Milliseconds that still fit when they are counted in microseconds, as Spark does."""
 
 
-def records(messages: Sequence[Message]) -> pa.RecordBatch:
-    """Messages, none of them an error, in the columns of a raw shape."""
+def records(messages: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBatch:
+    """Messages, none of them an error, in the columns of a raw shape.
+
+    :param offsets: theirs
+    """
     import pyarrow as pa
 
-    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
     columns = {
-        POSITION: pa.array([message.offset() for message in messages], pa.int64()),
+        POSITION: pa.array(offsets, pa.int64()),
         "key": pa.array([message.key() for message in messages], pa.binary()),
         "value": pa.array([message.value() for message in messages], pa.binary()),
-        "headers": _headers([_own(message) for message in messages], pa.list_(pa.field("element", header))),
-        "timestamp": pa.array([_micros(*message.timestamp()) for message in messages], pa.timestamp("us", "UTC")),
+        "headers": _headers([message.headers() for message in messages]),
+        "timestamp": _timestamps([message.timestamp() for message in messages]),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _own(message: Message) -> list[tuple[str, bytes | None]] | None:
-    return cast("list[tuple[str, bytes | None]] | None", message.headers())
-
-
-def _headers(all_headers: Sequence[list[tuple[str, bytes | None]] | None], kind: pa.DataType) -> pa.Array:
+def _headers(all_headers: Sequence[Any]) -> pa.Array:
+    """Each a list of pairs, or None where a message has none."""
     import pyarrow as pa
 
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    kind = pa.list_(pa.field("element", header))
     if not any(all_headers):
         return pa.nulls(len(all_headers), kind)
-    rows: list[list[dict[str, Any]] | None] = [
-        None if headers is None else [{"key": name, "value": value} for name, value in headers]
-        for headers in all_headers
-    ]
+    rows = [headers and [{"key": name, "value": value} for name, value in headers] for headers in all_headers]
     return pa.array(rows, kind)
 
 
-def _micros(kind: int, millis: int) -> int | None:
-    """Microseconds since the epoch; None where a message has no time, or one that Spark cannot express."""
-    return None if kind == _NOT_AVAILABLE or not 0 <= millis <= _LARGEST else millis * 1000
+def _timestamps(stamps: Sequence[tuple[int, int]]) -> pa.Array:
+    """Each a kind and milliseconds; null where a message has no time, or one that Spark cannot express."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    millis = pa.array([at for _, at in stamps], pa.int64())
+    span = pc.min_max(millis)
+    if _NOT_AVAILABLE in [kind for kind, _ in stamps] or span["min"].as_py() < 0 or span["max"].as_py() > _LARGEST:
+        known = [None if kind == _NOT_AVAILABLE or not 0 <= at <= _LARGEST else at for kind, at in stamps]
+        millis = pa.array(known, pa.int64())
+    return millis.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))

@@ -6,6 +6,7 @@ It sees committed records alone, reaches the range's end or fails, and never let
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -45,6 +46,8 @@ _FETCHING = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
+    "fetch.message.max.bytes": 4 << 20,
+    "fetch.queue.backoff.ms": 10,
 }
 
 
@@ -76,8 +79,8 @@ class KafkaReader:
             self._go_to(task.detail["number"], task.range.start)
             while self._at < task.range.end:
                 found = self._next(task)
-                if found:
-                    yield records(found)
+                if found is not None:
+                    yield found
             self._free_from = task.range.end
         except KafkaException as error:
             self.close()
@@ -125,23 +128,21 @@ class KafkaReader:
             self._open.assign([TopicPartition(self._topic, number, start)])
             self._number, self._at, self._ahead = number, start, []
 
-    def _next(self, task: BatchTask) -> list[Message]:
-        """Some messages of the range, maybe none; ``_at`` moves to the offset after what is known to be read."""
+    def _next(self, task: BatchTask) -> pa.RecordBatch | None:
+        """Some messages of the range, or None; ``_at`` moves to the offset after what is known to be read."""
         end = task.range.end
         got, self._ahead = self._ahead or self._consume(min(ROWS, end - self._at)), []
         offsets = cast("list[int]", [message.offset() for message in got])
-        for index, message in enumerate(got):
-            error = message.error()
-            if error is not None:
-                self._ahead = got[index + 1 :]
-                self._at = max(self._at, self._end_of_log(error, offsets[index], task))
-                return got[:index]
-            if offsets[index] >= end:
-                self._ahead = got[index:]
-                self._at = offsets[index]
-                return got[:index]
-        self._at = offsets[-1] + 1
-        return got
+        errors = [message.error() for message in got]
+        failed = next((at for at, error in enumerate(errors) if error), len(got)) if any(errors) else len(got)
+        taken = bisect_left(offsets, end, hi=failed)
+        if taken < failed:
+            self._at, self._ahead = offsets[taken], got[taken:]
+        elif failed < len(got):
+            self._at, self._ahead = self._end_of_log(errors[failed], offsets[failed], task), got[failed + 1 :]
+        else:
+            self._at = offsets[-1] + 1
+        return records(got[:taken], offsets[:taken]) if taken else None
 
     def _consume(self, most: int) -> list[Message]:
         """At least one message or the news that the log ends, in bounded time."""
@@ -159,15 +160,16 @@ class KafkaReader:
             if time.monotonic() > deadline:
                 raise self._silent(wait, reason)
 
-    def _end_of_log(self, error: KafkaError, offset: int, task: BatchTask) -> int:
+    def _end_of_log(self, error: KafkaError | None, offset: int, task: BatchTask) -> int:
         """The offset where the log ends for now, if that is what the error says.
 
         :raises CkptError: if it says anything else
         """
         from confluent_kafka import KafkaError
 
+        assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
-            return offset
+            return max(self._at, offset)
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise expired(self._pipeline, self._topic, task, None)
         raise raised(error_info(error, *self._said))

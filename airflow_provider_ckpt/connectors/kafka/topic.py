@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from airflow_provider_ckpt.connectors.kafka.common import Noticed, client_config, failure, opened, timeout
+from airflow_provider_ckpt.connectors.kafka.common import Noticed, client_config, failure, opened, settles, timeout
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, TopicDescription
+
+T = TypeVar("T")
+
+_PAUSE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +87,24 @@ class Asking:
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
         from confluent_kafka.admin import AclOperation
 
-        with self._asking(f"asking for topic {self._topic}") as wait:
+        def question(wait: float) -> TopicDescription:
             asked = self.admin.describe_topics(
                 TopicCollection([self._topic]), include_authorized_operations=True, request_timeout=wait
             )
             try:
-                found = asked[self._topic].result()
+                return cast("TopicDescription", asked[self._topic].result())
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
                 raise self._missing() from None
+
+        found = self._answer(f"asking for topic {self._topic}", question)
         operations = found.authorized_operations
         return Topic(
             found.name,
             str(found.topic_id),
             tuple(sorted(partition.id for partition in found.partitions)),
-            operations is None or not {AclOperation.READ, AclOperation.ALL}.isdisjoint(operations),
+            not operations or not {AclOperation.READ, AclOperation.ALL}.isdisjoint(operations),
         )
 
     def bounds(self, numbers: Iterable[int]) -> Mapping[int, Bounds]:
@@ -112,14 +118,17 @@ class Asking:
         wanted = [TopicPartition(self._topic, number) for number in numbers]
         if not wanted:
             return {}
-        with self._asking(f"asking for the offsets of topic {self._topic}") as wait:
+
+        def question(wait: float) -> list[dict[int, int]]:
             asked = [
                 self.admin.list_offsets(
                     dict.fromkeys(wanted, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=wait
                 )
                 for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
             ]
-            starts, ends = ({at.partition: said.result().offset for at, said in each.items()} for each in asked)
+            return [{at.partition: said.result().offset for at, said in each.items()} for each in asked]
+
+        starts, ends = self._answer(f"asking for the offsets of topic {self._topic}", question)
         return {number: Bounds(starts[number], ends[number]) for number in starts}
 
     def close(self) -> None:
@@ -143,17 +152,25 @@ class Asking:
             )
         return topic
 
-    @contextmanager
-    def _asking(self, doing: str) -> Iterator[float]:
-        """Seconds to wait for an answer; what goes wrong becomes an error of ours, with its reason if one is known."""
+    def _answer(self, doing: str, question: Callable[[float], T]) -> T:
+        """What the cluster answers in time; what goes wrong becomes an error of ours, with its reason if one is known.
+
+        :param question: given the seconds that an answer may take
+        """
         from confluent_kafka import KafkaException
 
         self._noticed.clear()
-        try:
-            yield timeout(self._connection)
-        except KafkaException as error:
-            self.admin.poll(0)  # where the client says what it met meanwhile
-            raise failure(error, self._kind, doing, self._connection, self._noticed) from None
+        wait = timeout(self._connection)
+        deadline = time.monotonic() + wait
+        while True:
+            try:
+                return question(wait)
+            except KafkaException as error:
+                if settles(error.args[0]) and time.monotonic() < deadline:
+                    time.sleep(_PAUSE)
+                    continue
+                self.admin.poll(0)  # where the client says what it met meanwhile
+                raise failure(error, self._kind, doing, self._connection, self._noticed) from None
 
     def _missing(self) -> ConfigError:
         return ConfigError(

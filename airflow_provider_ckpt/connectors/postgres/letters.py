@@ -43,7 +43,7 @@ def letter_table(task: BatchTask, context: SinkContext, letters: Sequence[DeadLe
 
 def _headers(letter: DeadLetter) -> bytes:
     """The headers in the binary form of jsonb: a version byte, then the text."""
-    headers = {_storable(name): _storable(value) for name, value in letter.headers.items()}
+    headers = {_storable(name): _storable(value) for name, value in letter.header_texts().items()}
     return b"\x01" + json.dumps(headers, ensure_ascii=False).encode()
 
 
