@@ -124,6 +124,9 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> Iterable[tuple[st
     for name in ("phase", "held"):
         if before[name] != after[name]:
             yield name, str(before[name]), str(after[name])
+    letters = [before.get("dead_letters", {}), after.get("dead_letters", {})]
+    for state in sorted({*letters[0], *letters[1]}):
+        yield f"dead letters {state.replace('_', ' ')}", str(letters[0].get(state, 0)), str(letters[1].get(state, 0))
     for batch, state in before["batches"].items():
         yield batch, state or "-", after["batches"][batch] or "below the checkpoint"
     for name, was in before["checkpoint"].items():

@@ -24,7 +24,7 @@ def rewind(args: Namespace) -> dict[str, Any]:
 
     reason = why(args, required_by="rewind")
     with open_ledger(args.ledger) as ledger:
-        return _carried_out(ledger, args, Act(ActKind.REWIND, positions=_positions(args, ledger)), reason)
+        return carried_out(ledger, args, Act(ActKind.REWIND, positions=_positions(args, ledger)), reason)
 
 
 @command(table)
@@ -39,14 +39,15 @@ def replay_range(args: Namespace) -> dict[str, Any]:
         except ValueError as error:
             raise ConfigError(f"{error}.", hint="--from is the first position, --to the first one left out.") from error
         before = set(ledger.partitions(args.pipeline))
-        result = _carried_out(ledger, args, Act(ActKind.REPLAY, spans=spans), reason)
+        result = carried_out(ledger, args, Act(ActKind.REPLAY, spans=spans), reason)
         made = sorted(set(ledger.partitions(args.pipeline)) - before)
         if made:
             result["next"] = f"the next run reads it, as partition {', '.join(made)}"
         return result
 
 
-def _carried_out(ledger: Ledger, args: Namespace, act: Act, why: str | None) -> dict[str, Any]:
+def carried_out(ledger: Ledger, args: Namespace, act: Act, why: str | None) -> dict[str, Any]:
+    """Carry an act out behind the sink's fence, or store it for the holder of the lease."""
     from airflow_provider_ckpt.cli.setup import setup_of
     from airflow_provider_ckpt.replication.people import carry_out_or_store
 
@@ -73,10 +74,10 @@ def _positions(args: Namespace, ledger: Ledger) -> dict[str, int]:
 
 def _at_time(args: Namespace, ledger: Ledger) -> dict[str, int]:
     """Where the checkpoint stood then, or where it stands now if that is before."""
-    moment = _moment(args.to_time)
+    at = moment(args.to_time)
     chosen = {_partition(args, ledger)} if args.partition else set(_sources(ledger, args.pipeline))
     now = {part["id"]: part["committed"] for part in ledger.status(args.pipeline)["partitions"]}
-    then = ledger.positions_at(args.pipeline, moment)
+    then = ledger.positions_at(args.pipeline, at)
     return {name: min(position, now[name]) for name, position in then.items() if name in chosen}
 
 
@@ -116,7 +117,7 @@ def _sources(ledger: Ledger, pipeline: str) -> list[str]:
     return [part["id"] for part in partitions if part["ends_at"] is None]
 
 
-def _moment(text: str) -> datetime:
+def moment(text: str) -> datetime:
     """A point in time as a person writes it.
 
     :raises ConfigError: if it cannot be read

@@ -28,6 +28,14 @@ DRY_RUN = arg("--dry-run", action="store_true", help="show what would change, an
 WHY = arg("--reason", help="why, kept in the audit trail with your name")
 MUST_SAY_WHY = arg("--reason", required=True, help="why: required, and kept in the audit trail with your name")
 YES = arg("-y", "--yes", action="store_true", help="do not ask")
+LETTERS = (
+    arg("--type", action="append", metavar="TYPE", help="of this error type; may be given again"),
+    arg("--batch", action="append", metavar="BATCH", help="of this batch (partition#seq); may be given again"),
+    arg("--since", metavar="TIME", help="dead-lettered at this time or later (ISO 8601; UTC if no zone)"),
+    arg("--until", metavar="TIME", help="dead-lettered before this time"),
+    arg("--stop-at", type=position, metavar="N", help="the first N of them"),
+)
+"""Which dead letters are meant."""
 
 COMMON = (
     arg(

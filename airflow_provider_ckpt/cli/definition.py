@@ -14,7 +14,7 @@ _COMMANDS = "airflow_provider_ckpt.cli"
 
 def get_ckpt_commands() -> list[CLICommand]:
     """Every ``airflow ckpt`` command; named in the provider's info."""
-    commands = (*_running(), *_looking(), *_phases(), *_batches(), *_again(), *_keeping())
+    commands = (*_running(), *_looking(), *_phases(), *_batches(), *_again(), *_dead_letters(), *_keeping())
     return [GroupCommand("ckpt", "Checkpointed replication: pipelines and the ledger", commands)]
 
 
@@ -161,6 +161,40 @@ def _again() -> Iterable[CLICommand]:
         arg("--ledger-id", required=True, metavar="ID", help="the other ledger, as the refusal of a run names it"),
         *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
         more="For a ledger that was lost: give --file where this one has never run the pipeline.",
+    )
+
+
+def _dead_letters() -> Iterable[CLICommand]:
+    every = arg("--all", action="store_true", help="those that were replayed or discarded as well")
+    to = arg("--to", required=True, metavar="FILE", help="a file that is not there yet")
+    looking = (given.PIPELINE, *given.LETTERS, every)
+    yield GroupCommand(
+        "dlq",
+        "Dead letters: look at them, send them once more, give them up",
+        (
+            _command(
+                "list",
+                "letters.list_all",
+                "Say how many there are, and what became of them",
+                *looking,
+                given.DECLARATION,
+            ),
+            _command("show", "letters.show", "Show them, with their bytes and errors", *looking, given.DECLARATION),
+            _command("export", "letters.export", "Write them to a file", to, *looking, given.DECLARATION),
+            _command(
+                "replay",
+                "letters.replay",
+                "Send them once more",
+                *(given.PIPELINE, *given.LETTERS, given.WHY, given.DRY_RUN, given.DECLARATION),
+                more="Through the pipeline as it stands now, beside the stream. What fails again is parked again.",
+            ),
+            _command(
+                "discard",
+                "letters.discard",
+                "Give them up; the sink keeps them",
+                *(given.PIPELINE, *given.LETTERS, given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
+            ),
+        ),
     )
 
 

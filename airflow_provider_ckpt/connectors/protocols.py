@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_ckpt.core.batch import Counts, Receipt
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
@@ -256,6 +258,19 @@ class DeadLetter:
         return {**self.headers, "original-headers": json.dumps(own, ensure_ascii=False)}
 
 
+@dataclass(frozen=True, slots=True)
+class KeptLetter:
+    """A dead letter as a sink keeps it.
+
+    :param source: the attempt that left it
+    :param at: when it was written
+    """
+
+    source: AttemptKey
+    letter: DeadLetter
+    at: datetime
+
+
 @dataclass(slots=True)
 class Content:
     """All of one batch after the transform, in memory.
@@ -313,6 +328,18 @@ class Sink(Protocol):
 
         They come in the order of their keys, and are final once :meth:`fence` has returned.
         """
+
+    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+        """The dead letters that some attempts left, attempt by attempt, each in an order that never changes.
+
+        The caller names attempts that a receipt names; what any other attempt left counts for nothing.
+        """
+
+    def keep_replay(self, partition: str, replay: Replay) -> None:
+        """Keep, for a ledger that is lost, which dead letters a side partition sends; before anything of it is sent."""
+
+    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
+        """What was kept of these side partitions; of one that never was sent, nothing."""
 
     def target_rows(self) -> int | None:
         """How many rows the target holds, where that is cheap enough to ask."""

@@ -6,13 +6,14 @@ is refused as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Instruction
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.letters import Letters, Replay
 from airflow_provider_ckpt.core.machine import PipelineMachine, Side
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
@@ -34,17 +35,22 @@ class ActKind(StrEnum):
     REWIND = "rewind"
     REPLAY = "replay"
     RECOVER = "recover"
+    REPLAY_LETTERS = "replay_letters"
+    DISCARD_LETTERS = "discard_letters"
 
 
 BEHIND_FENCE = frozenset({ActKind.FORCE_STOP, ActKind.REWIND})
 """Acts that need the sink fenced and its receipts read first, so only a new epoch applies them."""
 
-BY_A_RUN = BEHIND_FENCE | {ActKind.REPLAY, ActKind.RECOVER}
+BY_A_RUN = BEHIND_FENCE | {ActKind.REPLAY, ActKind.RECOVER, ActKind.REPLAY_LETTERS}
 """Acts that only one who has read the sink's receipts applies.
 
 All of them but force stop number a generation. A ledger that was restored from a backup may have forgotten some whose
 receipts are there; under such a number new work would pass for delivered.
 """
+
+OF_LETTERS = frozenset({ActKind.REPLAY_LETTERS, ActKind.DISCARD_LETTERS})
+"""Acts on dead letters; the ledger's index says which of those that they name are still open."""
 
 _SIDES = {ActKind.REPLAY: Side.REPLAY, ActKind.RECOVER: Side.RECOVERY}
 
@@ -56,12 +62,16 @@ class Act:
     :param batches: for hold, release, skip and cancel; for release, none means all that are held
     :param positions: for rewind: by partition, the first position to read again
     :param spans: for replay and recover: source partitions, each with a stretch to read once more
+    :param letters: for acts on dead letters: which, oldest first
+    :param newest_first: for their replay: begin with the newest
     """
 
     kind: ActKind
     batches: tuple[BatchKey, ...] = ()
     positions: Mapping[str, int] = field(default_factory=dict)
     spans: tuple[tuple[str, Range], ...] = ()
+    letters: tuple[Letters, ...] = ()
+    newest_first: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -70,6 +80,8 @@ class Act:
             "batches": [key.to_json() for key in self.batches],
             "positions": dict(self.positions),
             "spans": [[name, span.start, span.end] for name, span in self.spans],
+            "letters": [letters.to_json() for letters in self.letters],
+            "newest_first": self.newest_first,
         }
 
     @classmethod
@@ -80,6 +92,8 @@ class Act:
             tuple(BatchKey.from_json(key) for key in data["batches"]),
             dict(data["positions"]),
             tuple((name, Range(start, end)) for name, start, end in data["spans"]),
+            tuple(Letters.from_json(item) for item in data.get("letters", ())),
+            data.get("newest_first", False),
         )
 
 
@@ -101,6 +115,8 @@ def apply(machine: PipelineMachine, act: Act, *, reason: str) -> list[Event]:
         return _rewind(machine, act, reason)
     if act.kind in _SIDES:
         return _re_read(machine, act, _SIDES[act.kind])
+    if act.kind in OF_LETTERS:
+        return _letters(machine, act, reason)
     return _each_batch(machine, act, reason)
 
 
@@ -123,6 +139,32 @@ def _re_read(machine: PipelineMachine, act: Act, side: Side) -> list[Event]:
     for name, span in act.spans:
         machine.check_re_read(name, span)
     return [event for name, span in act.spans for event in machine.re_read(side, name, span)[1]]
+
+
+def _letters(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
+    if not act.letters:
+        raise LedgerStateError(
+            "none of these dead letters is parked any more.",
+            hint="See `airflow ckpt dlq list --all`: what is being replayed, was replayed, discarded, or read again.",
+        )
+    by_source: dict[str, list[Letters]] = {}
+    for letters in act.letters:
+        by_source.setdefault(letters.key.source, []).append(letters)
+    chosen = [(machine.partition(name), found) for name, found in sorted(by_source.items())]
+    if act.kind is ActKind.REPLAY_LETTERS:
+        replays = [(origin.id, Replay.of(found, newest_first=act.newest_first)) for origin, found in chosen]
+        return [event for name, replay in replays for event in machine.replay(name, replay)[1]]
+    return [
+        Event("letters_discarded", key.partition, key.generation, key.seq, {"records": records, "reason": reason})
+        for key, records in sorted(_by_batch(act.letters).items())
+    ]
+
+
+def _by_batch(letters: Iterable[Letters]) -> dict[BatchKey, int]:
+    records: dict[BatchKey, int] = {}
+    for item in letters:
+        records[item.key] = records.get(item.key, 0) + item.records
+    return records
 
 
 def _each_batch(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:

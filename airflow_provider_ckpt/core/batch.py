@@ -73,7 +73,13 @@ class AttemptOutcome(StrEnum):
     FENCED = "fenced"
 
 
-_SIDE = re.compile(r"(?:recovery|replay|dlq):\d+:(?P<source>.+)", re.DOTALL)
+_SIDE = re.compile(r"(?:recovery|replay|dlq):(?P<generation>\d+):(?P<source>.+)", re.DOTALL)
+
+
+def side_generation(partition: str) -> int:
+    """The generation in a side partition's name; 0 for a source partition."""
+    found = _SIDE.match(partition)
+    return int(found["generation"]) if found else 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -93,6 +99,11 @@ class BatchKey:
     def side(self) -> bool:
         """Whether the batch belongs to a side partition, which reads a stretch of a source partition once more."""
         return _SIDE.match(self.partition) is not None
+
+    @property
+    def letters(self) -> bool:
+        """Whether the batch replays dead letters: its positions number those, and not the source's records."""
+        return self.side and self.partition.startswith("dlq:")
 
     @property
     def source(self) -> str:

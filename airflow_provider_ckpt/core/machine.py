@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Any
 
 from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.letters import Replay
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.tickets import Event, Phase
@@ -98,16 +100,34 @@ class PipelineMachine:
         :raises LedgerStateError: see :meth:`check_re_read`
         """
         self.check_re_read(source, span)
-        self.generation += 1
+        return self._side(side, source, span, {})
+
+    def replay(self, source: str, letters: Replay) -> tuple[Partition, list[Event]]:
+        """Add a side partition that sends dead letters of a source partition once more; its positions number them.
+
+        :raises LedgerStateError: if there is no such partition
+        """
+        self.partition(source)
+        return self._side(Side.DLQ, source, Range(0, letters.records), {"state": letters.to_json()})
+
+    def recall(self, source: str, generation: int, letters: Replay) -> tuple[Partition, list[Event]]:
+        """Add a side partition of dead letters that was forgotten, under the number that it had."""
+        return self._side(Side.DLQ, source, Range(0, letters.records), {"state": letters.to_json()}, generation)
+
+    def _side(
+        self, side: Side, source: str, span: Range, more: dict[str, Any], generation: int | None = None
+    ) -> tuple[Partition, list[Event]]:
+        number = generation or self.generation + 1
+        self.generation = max(self.generation, number)
         made = Partition(
-            f"{side}:{self.generation}:{source}",
-            generation=self.generation,
+            f"{side}:{number}:{source}",
+            generation=number,
             base=span.start,
             limit=span.end,
             phase=self._phase,
         )
         self.partitions[made.id] = made
-        detail = {"range": [span.start, span.end], "source": source}
+        detail = {"range": [span.start, span.end], "source": source, **more}
         return made, [Event("side_partition_started", made.id, made.generation, None, detail)]
 
     def check_re_read(self, source: str, span: Range) -> None:

@@ -139,7 +139,7 @@ def missing(accounts: Iterable[Account], *, before: datetime, shown: Shown | Non
     sides: dict[str, list[Account]] = {}
     for account in known:
         key = BatchKey(account.partition.generation, account.partition.id, 0)
-        if key.side:
+        if key.side and not key.letters:
             sides.setdefault(key.source, []).append(account)
     found = [item for account in known for item in unreceipted(account)]
     for account in known:

@@ -5,7 +5,8 @@ Every act leaves one event that names the person, the reason, and what was befor
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,8 +16,9 @@ from airflow_provider_ckpt.core import acts
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
+from airflow_provider_ckpt.core.letters import Entry, LetterState, Replay
 from airflow_provider_ckpt.core.tickets import Event
-from airflow_provider_ckpt.ledger import bulk, generations, tables, trail
+from airflow_provider_ckpt.ledger import bulk, generations, letters, tables, trail
 from airflow_provider_ckpt.ledger.records import ActResult, Intent
 from airflow_provider_ckpt.ledger.work import Work
 
@@ -52,14 +54,18 @@ def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
 
     :raises LedgerStateError: if it does not fit; nothing is changed then
     """
+    pipeline = work.lease.pipeline
+    if act.kind in acts.OF_LETTERS:
+        act = replace(act, letters=tuple(letters.still_open(work.connection, pipeline, act.letters)))
     before = _state(work, act)
     try:
         events = acts.apply(work.machine, act, reason=why or "")
     except CkptError as error:
-        error.pipeline = error.pipeline or work.lease.pipeline
+        error.pipeline = error.pipeline or pipeline
         raise
     _note_endings(work, events)
     generations.note(work, events, why)
+    _keep_letters(work, act, events)
     work.store()
     after = _state(work, act)
     detail = {"act": act.to_json(), "reason": why, "before": before, "after": after}
@@ -104,12 +110,39 @@ def _state(work: Work, act: Act) -> dict[str, Any]:
         batch = partitions[key.partition].batches.get(key.seq) if key.partition in partitions else None
         batches[str(key)] = None if batch is None else batch.state.value
     touched = {*act.positions, *(name for name, _ in act.spans)} & set(partitions)
+    found = (
+        letters.load(work.connection, work.lease.pipeline, {item.key for item in act.letters}) if act.letters else []
+    )
     return {
         "phase": work.machine.phase.value,
         "batches": batches,
         "held": sum(b.state is BatchState.HELD for p in partitions.values() for b in p.batches.values()),
         "checkpoint": {name: [partitions[name].generation, partitions[name].committed] for name in sorted(touched)},
+        "dead_letters": _by_state(found),
     }
+
+
+def _by_state(entries: Iterable[Entry]) -> dict[str, int]:
+    """How many dead letters are in each state."""
+    counts = dict.fromkeys(LetterState, 0)
+    for entry in entries:
+        counts[entry.state] += entry.letters.records
+    return {state.value: records for state, records in counts.items() if records}
+
+
+def _keep_letters(work: Work, act: Act, events: Sequence[Event]) -> None:
+    """Keep the index of dead letters with what an act does to them."""
+    connection, pipeline = work.connection, work.lease.pipeline
+    if act.kind is ActKind.DISCARD_LETTERS:
+        letters.become(connection, pipeline, act.letters, LetterState.DISCARDED)
+    for event in events:
+        if event.kind == "side_partition_started" and "state" in event.detail:
+            replay = Replay.from_json(event.detail["state"])
+            letters.become(connection, pipeline, replay.letters, LetterState.REPLAYING, event.partition)
+        elif event.kind == "skipped" and event.seq is not None and event.partition in work.replays:
+            span = work.stored[event.partition].before[event.seq].range
+            replay = work.replays[event.partition]
+            letters.put_back(connection, pipeline, [placed.letters for placed in replay.within(span)])
 
 
 _ENDED = {

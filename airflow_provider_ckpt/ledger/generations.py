@@ -27,7 +27,7 @@ def note(work: Work, events: Sequence[Event], why: str | None = None) -> None:
             )
         elif event.kind == "side_partition_started" and partition is not None:
             origin = work.item(event.detail["source"])
-            work.stored[partition.id] = store.Stored(partition, origin.identity, None, {})
+            work.stored[partition.id] = store.Stored(partition, origin.identity, None, event.detail.get("state", {}))
         else:
             continue
         row = {

@@ -208,9 +208,12 @@ def _attempts(connection: Connection, pipeline: str, key: BatchKey) -> list[dict
 def _letters(connection: Connection, pipeline: str, key: BatchKey) -> dict[str, int]:
     c = tables.dead_letter.c
     rows = connection.execute(
-        sa.select(c.error_type, c.records).where(_of(tables.dead_letter, pipeline, key)).order_by(c.error_type)
+        sa.select(c.error_type, sa.func.sum(c.records).label("records"))
+        .where(_of(tables.dead_letter, pipeline, key))
+        .group_by(c.error_type)
+        .order_by(c.error_type)
     )
-    return {row.error_type: row.records for row in rows}
+    return {row.error_type: int(row.records) for row in rows}
 
 
 def _events(connection: Connection, pipeline: str, key: BatchKey) -> list[dict[str, Any]]:

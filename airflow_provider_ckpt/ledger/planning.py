@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.recovery import EXPIRED
 from airflow_provider_ckpt.core.tickets import Event
-from airflow_provider_ckpt.ledger import bulk, store, tables, trail
+from airflow_provider_ckpt.ledger import bulk, letters, store, tables, trail
 from airflow_provider_ckpt.ledger.work import Work
 
 
@@ -168,6 +168,7 @@ def begin(work: Work, keys: Sequence[BatchKey], *, run: str, at_most_once: bool)
         work.events += events
         begun.append(partition.batches[key.seq])
     if at_most_once:
+        letters.sent(work.connection, work.lease.pipeline, begun, work.replays)
         work.advance()
     store.open_attempts(work.connection, work.lease.pipeline, begun, run, work.now)
     work.write("begun", {"batches": len(begun), "ranges": trail.spans(begun), "run": run})

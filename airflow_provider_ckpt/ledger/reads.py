@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 from airflow_provider_ckpt.connectors.protocols import SourceFile
 from airflow_provider_ckpt.core.batch import Batch, BatchState
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
+from airflow_provider_ckpt.core.letters import UNDELIVERED
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.core.receipts import RangeReceipt
@@ -214,10 +215,11 @@ def _waiting(batch: Batch) -> dict[str, Any]:
 
 
 def _letters(connection: Connection, pipeline: str) -> dict[str, int]:
+    """Dead letters that wait for a person or a replay, by error type."""
     c = tables.dead_letter.c
     rows = connection.execute(
         sa.select(c.error_type, sa.func.sum(c.records))
-        .where(c.pipeline == pipeline)
+        .where(c.pipeline == pipeline, c.state.in_([state.value for state in UNDELIVERED]))
         .group_by(c.error_type)
         .order_by(c.error_type)
     )

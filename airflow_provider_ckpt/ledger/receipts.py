@@ -1,24 +1,15 @@
-"""Range receipts as the ledger shows them, and the index of dead letters; ``merging.py`` writes the receipts."""
+"""Range receipts as the ledger shows them; ``merging.py`` writes them."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.receipts import RangeReceipt
-from airflow_provider_ckpt.ledger import bulk, tables
+from airflow_provider_ckpt.ledger import tables
 from airflow_provider_ckpt.ledger.merging import from_row
 
 _R = tables.receipt.c
-
-UNTYPED = "unknown"
-"""Error type in the dead-letter index where only the receipt is known, and not the report that names types."""
-
-PARKED = "parked"
-"""A dead letter's first state (semantics, section 8)."""
 
 
 def load(connection: Connection, pipeline: str) -> list[RangeReceipt]:
@@ -49,31 +40,3 @@ def newest(connection: Connection, pipeline: str, partition: str, generation: in
     here = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
     query = sa.select(tables.receipt).where(here).order_by(_R.range_start.desc()).limit(limit)
     return [from_row(row) for row in connection.execute(query).mappings()][::-1]
-
-
-def index_letters(connection: Connection, pipeline: str, letters: Iterable[tuple[Receipt, dict[str, int]]]) -> None:
-    """Enter dead letters in the index, by batch and error type.
-
-    :param letters: receipts with their report's counts by error type; what the report does not name is ``unknown``
-    """
-    rows = []
-    for receipt, types in letters:
-        rest = receipt.counts.dead_lettered - sum(types.values())
-        for name, records in {**types, **({UNTYPED: rest} if rest > 0 else {})}.items():
-            rows.append(
-                {
-                    "pipeline": pipeline,
-                    "generation": receipt.key.generation,
-                    "partition": receipt.key.partition,
-                    "seq": receipt.key.seq,
-                    "error_type": name,
-                    "attempt": receipt.attempt,
-                    "epoch": receipt.epoch,
-                    "range_start": receipt.range.start,
-                    "range_end": receipt.range.end,
-                    "records": records,
-                    "state": PARKED,
-                    "at": receipt.at,
-                }
-            )
-    bulk.insert_missing(connection, tables.dead_letter, rows)

@@ -8,21 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_provider_ckpt.core import reconciling as decisions
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt, side_generation
+from airflow_provider_ckpt.core.letters import Forgotten
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.tickets import Event
-from airflow_provider_ckpt.ledger import generations, store, trail
-from airflow_provider_ckpt.ledger import receipts as ranges
+from airflow_provider_ckpt.ledger import generations, letters, store, trail
 from airflow_provider_ckpt.ledger.records import Reconciliation
 from airflow_provider_ckpt.ledger.work import Work
 
 
-def reconcile(work: Work, receipts: Iterable[Receipt]) -> Reconciliation:
+def reconcile(work: Work, receipts: Iterable[Receipt], forgotten: Forgotten) -> Reconciliation:
     """Acknowledge known receipts, import the others, then fence what older epochs left open.
 
+    :param forgotten: replays of dead letters that have receipts and that the ledger does not know
     :raises LedgerStateError: if a receipt is of a partition that the ledger does not know
     """
     result = Reconciliation()
+    _recall(work, forgotten)
     by_partition: dict[str, list[Receipt]] = {}
     for receipt in receipts:
         work.machine.generation = max(work.machine.generation, receipt.key.generation)
@@ -32,9 +34,7 @@ def reconcile(work: Work, receipts: Iterable[Receipt]) -> Reconciliation:
         _reconcile(work, item, by_partition.get(item.partition.id, []), result)
     _give_up_unconfirmed(work)
     news = [*result.acked, *result.imported]
-    ranges.index_letters(
-        work.connection, work.lease.pipeline, ((receipt, {}) for receipt in news if receipt.counts.dead_lettered)
-    )
+    letters.index(work.connection, work.lease.pipeline, [(receipt, {}) for receipt in news], work.replays, forgotten)
     work.write(
         "reconciled",
         {
@@ -45,6 +45,16 @@ def reconcile(work: Work, receipts: Iterable[Receipt]) -> Reconciliation:
         },
     )
     return result
+
+
+def _recall(work: Work, forgotten: Forgotten) -> None:
+    """Take forgotten replays among the side partitions again: what has a receipt is imported, the rest is sent."""
+    for name, replay in forgotten.replays.items():
+        key = BatchKey(side_generation(name), name, 0)
+        if key.source in work.stored:
+            _, events = work.machine.recall(key.source, key.generation, replay)
+            generations.note(work, events, "the ledger had forgotten it")
+            work.events += events
 
 
 def _reconcile(work: Work, item: store.Stored, receipts: list[Receipt], result: Reconciliation) -> None:

@@ -118,7 +118,7 @@ class Collection:
             and row["committed"] == row["side_end"]
             and row["partition"] not in live
             and (row["moved_at"] is None or row["moved_at"] < self._cutoff)
-            and row["side_end"] <= low.get(BatchKey(row["generation"], row["partition"], 0).source, _LAST)
+            and row["side_end"] <= low.get(_looked_at(row), _LAST)
         ]
 
     def _side_partitions(self, connection: Connection) -> Found:
@@ -218,3 +218,9 @@ class Collection:
             author = Lease(self._pipeline, who, epoch, timedelta(0), self._now)
             detail = {"rows": counts, "before": self._cutoff.isoformat(), "reason": why}
             bulk.insert(connection, tables.event, [trail.row(author, self._now, "collected", detail)])
+
+
+def _looked_at(row: sa.RowMapping) -> str | None:
+    """The source partition whose recovery asks for a side partition's receipts; of dead letters nobody."""
+    key = BatchKey(row["generation"], row["partition"], 0)
+    return None if key.letters else key.source

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt
 from airflow_provider_ckpt.core.lease import TAKEOVERS, nobody_is_dead
+from airflow_provider_ckpt.core.letters import Forgotten
 from airflow_provider_ckpt.ledger import bulk, planning, reconciling, settling, tables, trail
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger.records import Lease, Reconciliation, Settlement
@@ -110,17 +111,24 @@ class RunCommands(Session):
             return planning.begin(work, keys, run=run, at_most_once=at_most_once)
 
     def reconcile(
-        self, lease: Lease, receipts: Iterable[Receipt], *, now: datetime, window: timedelta | None = None
+        self,
+        lease: Lease,
+        receipts: Iterable[Receipt],
+        *,
+        now: datetime,
+        window: timedelta | None = None,
+        forgotten: Forgotten | None = None,
     ) -> Reconciliation:
         """Make the ledger agree with the sink's receipts, then fence what older epochs left open.
 
         :param receipts: read after the sink was fenced; all of them are read before the transaction begins
         :param window: the low watermark follows the checkpoint at this distance; without one it is the checkpoint
+        :param forgotten: replays of dead letters that :meth:`forgotten_replays` named, as the sink keeps them
         :raises LedgerStateError: if they speak of a partition or generation that the ledger does not know
         """
         found = list(receipts)
         with self._command(lease, now) as work:
-            result = reconciling.reconcile(work, found)
+            result = reconciling.reconcile(work, found, forgotten or Forgotten())
             settling.follow(work, window)
             return result
 

@@ -23,8 +23,7 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import Decision, FailRun, Halt, Hold, Policy, Reject, Retry, decide
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.core.wave import Outcome
-from airflow_provider_ckpt.ledger import bulk, store, tables, trail, watermark
-from airflow_provider_ckpt.ledger import receipts as ranges
+from airflow_provider_ckpt.ledger import bulk, letters, store, tables, trail, watermark
 from airflow_provider_ckpt.ledger.records import Settlement
 from airflow_provider_ckpt.ledger.work import Work
 
@@ -210,11 +209,7 @@ def _follow(work: Work, window: timedelta | None, *, idle: bool = False) -> list
 
 def _finish(work: Work, kind: str, fresh: Fresh, window: timedelta | None) -> None:
     work.events += _follow(work, window)
-    ranges.index_letters(
-        work.connection,
-        work.lease.pipeline,
-        ((receipt, types) for receipt, types in fresh if receipt.counts.dead_lettered),
-    )
+    letters.index(work.connection, work.lease.pipeline, fresh, work.replays)
     receipts = [receipt for receipt, _ in fresh]
     detail = {
         "receipts": trail.spans(receipts),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0002"
+HEAD = "0003"
 """The revision that this code works with."""
 
 VERSION_TABLE = "ckpt_alembic_version"
@@ -193,6 +193,7 @@ dead_letter = sa.Table(
     metadata,
     *_batch_key(),
     sa.Column("error_type", sa.String(32), primary_key=True),
+    sa.Column("ordinal", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("range_start", sa.BigInteger, nullable=False),
@@ -200,6 +201,8 @@ dead_letter = sa.Table(
     sa.Column("records", sa.BigInteger, nullable=False),
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("at", UtcTime, nullable=False),
+    sa.Column("replays", sa.Integer, nullable=False),
+    sa.Column("replay", sa.Text),
 )
 
 source_file = sa.Table(

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import ErrorType, LedgerStateError
+from airflow_provider_ckpt.core.letters import Replay
 from airflow_provider_ckpt.core.machine import PipelineMachine
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.tickets import Event, Phase
@@ -58,6 +59,15 @@ class Work:
     def checkpoint(self) -> dict[str, int]:
         """The committed position of every partition."""
         return {name: item.partition.committed for name, item in self.stored.items()}
+
+    @property
+    def replays(self) -> dict[str, Replay]:
+        """What each side partition of dead letters sends once more."""
+        return {
+            name: Replay.from_json(item.state)
+            for name, item in self.stored.items()
+            if BatchKey(item.partition.generation, name, 0).letters
+        }
 
     def item(self, partition: str) -> store.Stored:
         """A partition with its batches.

@@ -1,4 +1,4 @@
-"""What a run plans: the gaps, what is new in each source partition, and the stretches of side partitions."""
+"""What a run plans: the gaps, what is new in each source partition, and what side partitions are to send once more."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, PlanRequest, Source, SourceFile, Todo
 from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.ranges import Range
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.ledger.records import PartitionRecord
+
+
+_LETTERS = 1000
+"""Dead letters in one batch, where the pipeline names no number: each batch reads and isolates its own."""
 
 
 class Planner:
@@ -32,7 +37,13 @@ class Planner:
         states = {name: record.state for name, record in records.items()}
         batches: list[PlannedBatch] = []
         for name, record in records.items():
-            source = BatchKey(record.partition.generation, name, 0).source
+            key = BatchKey(record.partition.generation, name, 0)
+            if key.letters:
+                found_letters = self._letters(record, budget)
+                batches += found_letters
+                budget -= sum(batch.records or 1 for batch in found_letters)
+                continue
+            source = key.source
             todos = [Todo(source, *stretch) for stretch in self._side(record)]
             if todos and budget > 0:
                 found = self._source.plan(PlanRequest(todos, self._records, budget, files, states))
@@ -47,6 +58,18 @@ class Planner:
                 todos.append(Todo(name, record.partition.planned_end))
         found = self._source.plan(PlanRequest(todos, self._records, budget, files, states))
         return replace(found, batches=[*batches, *found.batches])
+
+    def _letters(self, record: PartitionRecord, budget: int) -> list[PlannedBatch]:
+        """Batches of a replay of dead letters, whose positions count them."""
+        size = self._records or _LETTERS
+        batches = []
+        for start, end in self._side(record):
+            while start < end and budget > 0:
+                stop = min(end, start + size)
+                batches.append(PlannedBatch(record.partition.id, Range(start, stop), stop - start))
+                budget -= stop - start
+                start = stop
+        return batches
 
     @staticmethod
     def _side(record: PartitionRecord) -> list[tuple[int, int]]:

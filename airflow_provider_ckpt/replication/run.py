@@ -16,6 +16,7 @@ from airflow_provider_ckpt.core.policy import route
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.replication.planner import Planner
 from airflow_provider_ckpt.replication.renewal import Renewal
+from airflow_provider_ckpt.replication.replaying import keep_replays, recall
 from airflow_provider_ckpt.replication.setup import Opened, Setup, utcnow
 from airflow_provider_ckpt.replication.summary import RunSummary
 from airflow_provider_ckpt.replication.waves import Waves
@@ -78,7 +79,9 @@ class Run:
     def reconcile(self) -> None:
         """Settle what has a receipt; behind the fence, attempts of older epochs that have none go back to planned."""
         with self.step("reconcile"):
-            found = self.ledger.reconcile(self.lease, self.receipts(), now=utcnow(), window=self.window)
+            receipts = list(self.receipts())
+            forgotten = recall(self, receipts)
+            found = self.ledger.reconcile(self.lease, receipts, now=utcnow(), window=self.window, forgotten=forgotten)
             self.summary.settled([*found.acked, *found.imported])
         if found.acked or found.imported or found.fenced:
             log.info(
@@ -137,6 +140,7 @@ class Run:
                 found = Planner(self.pipeline, self.source).plan(records, self.ledger.files(self.pipeline.name), budget)
                 self._more = found.more
                 self.bounds.update(found.bounds)
+                keep_replays(self, records, found.batches)
                 planned = self.ledger.plan(self.lease, found)
         waiting = sum(batch.state is BatchState.PLANNED for batch in blocking)
         if planned:

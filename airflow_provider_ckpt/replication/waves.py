@@ -16,6 +16,7 @@ from airflow_provider_ckpt.core.policy import Retry
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave, pack
 from airflow_provider_ckpt.replication.engine import Engine, WaveLostError
+from airflow_provider_ckpt.replication.replaying import locate
 from airflow_provider_ckpt.replication.setup import utcnow
 from airflow_provider_ckpt.spark.job import Job
 
@@ -168,7 +169,7 @@ class Waves:
 
     def _tasks(self, chosen: Sequence[Batch]) -> Sequence[BatchTask]:
         """What lanes are told of batches whose next attempt is about to begin."""
-        files = self._run.ledger.files(self._pipeline.name, [batch.range for batch in chosen])
+        files = self._run.ledger.files(self._pipeline.name, [batch.range for batch in chosen if not batch.key.letters])
         tasks = [
             BatchTask(
                 batch.key,
@@ -180,7 +181,9 @@ class Waves:
             )
             for batch in chosen
         ]
-        return self._run.source.locate(tasks, files)
+        of_source = [task for task in tasks if not task.key.letters]
+        located = self._run.source.locate(of_source, files) if of_source else []
+        return [*located, *locate(self._run, [task for task in tasks if task.key.letters])]
 
     def _settle(self, outcomes: Sequence[Outcome], started: float) -> None:
         with self._run.step("settle"):

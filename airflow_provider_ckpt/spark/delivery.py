@@ -18,6 +18,8 @@ from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import originals
+from airflow_provider_ckpt.spark.headers import headed
+from airflow_provider_ckpt.spark.letters import replays
 from airflow_provider_ckpt.spark.reading import unexpected
 
 if TYPE_CHECKING:
@@ -101,18 +103,27 @@ class Lane:
             error = task.error or ErrorInfo(ErrorType.RETRY_EXHAUSTED, "the batch was given up")
             gathered.letters = originals.of_all(self.reader, task, error, raw=self._job.shape.raw)
             gathered.read = len(gathered.letters)
+        elif task.instruction is Instruction.DELIVER and replays(task):
+            left_out = originals.left_out(self.reader, task)
+            gathered.letters += left_out
+            gathered.read += len(left_out)
         refusal = _refusal(gathered, dead_letters=self._pipeline.dead_letter_queue.enabled)
         if refusal is not None:
             return _failed(task, refusal)
 
         def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+            raw = self._job.shape.raw
             if self._transformed:
-                return originals.reread(self.reader, task, errors, raw=self._job.shape.raw)
-            return originals.from_rows(self.reader, task, gathered.rows, errors, raw=self._job.shape.raw)
+                return self._headed(task, originals.reread(self.reader, task, errors, raw=raw))
+            return self._headed(task, originals.from_rows(self.reader, task, gathered.rows, errors, raw=raw))
 
         self._writer = self._writer or self._job.writer()
-        content = Content(gathered.rows, gathered.letters, gathered.read, gathered.filtered, original)
+        letters = self._headed(task, gathered.letters)
+        content = Content(gathered.rows, letters, gathered.read, gathered.filtered, original)
         return self._writer.deliver(task, content)
+
+    def _headed(self, task: BatchTask, letters: list[DeadLetter]) -> list[DeadLetter]:
+        return headed(letters, task, self._pipeline, epoch=self._job.context.epoch) if letters else letters
 
     def _timed(self, outcome: Outcome) -> Outcome:
         now = time.monotonic()

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.protocols import Committer, Connection, Reader, Shape, SinkContext, Writer
+from airflow_provider_ckpt.connectors.protocols import Committer, Connection, Reader, Shape, Sink, SinkContext, Writer
+from airflow_provider_ckpt.spark.letters import LetterReader
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -38,7 +39,8 @@ class Job:
     def reader(self) -> Reader:
         """A reader for one lane."""
         pipeline = self.pipeline
-        return registry.open_reader(pipeline, self._connection(pipeline.source.connection), self.shape)
+        reader = registry.open_reader(pipeline, self._connection(pipeline.source.connection), self.shape)
+        return LetterReader(reader, self._sink, self.shape)
 
     def writer(self) -> Writer:
         """A writer for one lane."""
@@ -69,6 +71,10 @@ class Job:
             Shape(data["shape"]["raw"], columns),
             {name: Connection.from_json(item) for name, item in data["connections"].items()},
         )
+
+    def _sink(self) -> Sink:
+        pipeline = self.pipeline
+        return registry.open_sink(pipeline, self._connection(pipeline.sink.connection), self.context)
 
     def _connection(self, name: str | None) -> Connection | None:
         return self.connections[name] if name else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.protocols import POSITION, DeadLetter, Reader
 from airflow_provider_ckpt.core.errors import ErrorInfo
+from airflow_provider_ckpt.spark.letters import LetterReader, replays
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,8 @@ def letter(
     :param raw: whether the source gives bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
         than columns
     """
+    if isinstance(reader, LetterReader) and replays(task):
+        return reader.again(task, position, error)
     headers = dict(reader.origin(task, position))
     if record is None:
         return DeadLetter(position, None, None, error, {**headers, "original": "no longer in the source"})
@@ -39,11 +42,18 @@ def letter(
 
 def of_all(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:
     """Read the batch again and make a dead letter of every record."""
+    if isinstance(reader, LetterReader) and replays(task):
+        return reader.all_again(task, error)
     return [
         letter(reader, task, position, record, error, raw=raw)
         for batch in reader.read(task)
         for position, record in _records(batch)
     ]
+
+
+def left_out(reader: Reader, task: BatchTask) -> list[DeadLetter]:
+    """The records of a replay that cannot be read from their dead letters; those of a source can all be read."""
+    return reader.unreadable(task) if isinstance(reader, LetterReader) else []
 
 
 def reread(reader: Reader, task: BatchTask, errors: Mapping[int, ErrorInfo], *, raw: bool) -> list[DeadLetter]:

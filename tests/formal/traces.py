@@ -167,7 +167,13 @@ def _replay(part: Partition, event: Mapping[str, Any], left: Partition) -> None:
         raise AssertionError("nothing in the core is called that")
 
 
-_WITHOUT_EFFECT = frozenset({"ack_duplicate", "ack_spurious", "outcome_ignored", "expired_unreceipted", "unconfirmed"})
+_WITHOUT_EFFECT = frozenset(
+    {
+        *("ack_duplicate", "ack_spurious", "outcome_ignored", "unconfirmed"),
+        *("expired_unreceipted", "side_partition_started", "letters_discarded"),
+    }
+)
+"""What happens to the index, to a new partition, or not at all."""
 
 _SOME_ERROR = ErrorInfo(ErrorType.GENERIC, "")
 

@@ -52,7 +52,7 @@ def show_letters(console: Console, directory: Path, letters: Sequence[Mapping[st
     for (kind, message), count in kinds.most_common():
         first = next(letter for letter in letters if (letter["error_type"], letter["message"]) == (kind, message))
         headers = first["headers"]
-        where = f"{Path(headers['source-file']).name}, byte {headers['source-position']}"
+        where = f"{Path(headers['x-ckpt-source-file']).name}, byte {headers['x-ckpt-source-position']}"
         console.print(f"  {count:>3} {kind}: {message}; the first at {where}", soft_wrap=True, highlight=False)
         value = base64.b64decode(first["value_base64"]).decode("utf-8", "backslashreplace")
         console.print(Text(f"      {_short(value)}", style="dim"), soft_wrap=True)

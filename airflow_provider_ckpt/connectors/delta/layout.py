@@ -1,7 +1,7 @@
 """Where the delta sink keeps things, and by which names its transactions go.
 
 Inside the table: data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with ``fence/<epoch>`` and
-``receipts/<number>.json`` (a leading underscore keeps it out of every VACUUM). Beside it:
+``receipts/<number>.json``, ``replays/<partition>.json`` (a leading underscore keeps it out of every VACUUM). Beside it:
 ``<table>.dead_letters/<pipeline>/ledger=<ledger>/generation=<g>/<partition>/<seq>-<attempt>-<epoch>.jsonl``.
 """
 
@@ -45,6 +45,10 @@ class Layout:
     def node(self, number: int) -> Path:
         """The file of a receipt node."""
         return self._own / "receipts" / f"{number:020d}.json"
+
+    def replay(self, partition: str) -> Path:
+        """The file that says which dead letters a side partition sends once more."""
+        return self._own / "replays" / f"{escape(partition)}.json"
 
     def ledgers(self) -> frozenset[str]:
         """Every ledger that ever fenced this pipeline here."""

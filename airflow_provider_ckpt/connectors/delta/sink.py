@@ -7,18 +7,20 @@ once a wave (``committer.py``). What makes that exactly once is told in ``receip
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.fence import fence, newest_epoch
 from airflow_provider_ckpt.connectors.delta.layout import DATA_PREFIX, Layout
+from airflow_provider_ckpt.connectors.delta.letters import keep_replay, read_letters, read_replay
 from airflow_provider_ckpt.connectors.delta.receipts import Receipts
 from airflow_provider_ckpt.connectors.files.local import local_path
-from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Claims, Connection, KeptLetter, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 
 
@@ -83,6 +85,20 @@ class DeltaSink:
         table = delta_table.load(self._layout.table)
         head = table.transaction_version(self._layout.receipts_app) if table is not None else None
         yield from self._receipts.beyond(head, known)
+
+    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+        """The lines of each attempt's file; see :meth:`Sink.letters`."""
+        for source in sources:
+            yield from read_letters(self._layout, source)
+
+    def keep_replay(self, partition: str, replay: Replay) -> None:
+        """See :meth:`Sink.keep_replay`."""
+        keep_replay(self._layout, partition, replay)
+
+    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
+        """See :meth:`Sink.replays`."""
+        found = {partition: read_replay(self._layout, partition) for partition in partitions}
+        return {partition: replay for partition, replay in found.items() if replay is not None}
 
     def target_rows(self) -> int | None:
         """The table's rows by the statistics in its log, or None if a file has none or rows were deleted from one."""

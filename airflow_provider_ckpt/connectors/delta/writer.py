@@ -6,20 +6,19 @@ reader and removed by the table's next VACUUM.
 
 from __future__ import annotations
 
-import base64
-import json
 import time
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.column_types import for_delta, misfit_error, misfits
 from airflow_provider_ckpt.connectors.delta.fence import refuse_if_fenced
 from airflow_provider_ckpt.connectors.delta.layout import Layout
+from airflow_provider_ckpt.connectors.delta.letters import letter_lines
 from airflow_provider_ckpt.connectors.delta.receipts import Receipts
 from airflow_provider_ckpt.connectors.delta.staged import DataFile, Staged, discard, schema_text
 from airflow_provider_ckpt.connectors.delta.stats import statistics
@@ -155,9 +154,7 @@ class DeltaWriter:
     def _write_letters(self, task: BatchTask, letters: list[DeadLetter], written: list[Path]) -> str:
         path = self._layout.letters_file(task.key, task.attempt, self._context.epoch)
         written.append(path)
-        at = datetime.now(UTC).isoformat()
-        lines = [json.dumps(self._letter(task, letter, at), ensure_ascii=False) for letter in letters]
-        data = "".join(f"{line}\n" for line in lines).encode()
+        data = letter_lines(task, self._context, letters, datetime.now(UTC))
         retries = self._pipeline.dead_letter_queue.max_dlq_retries
         for retry in range(retries + 1):
             try:
@@ -175,27 +172,6 @@ class DeltaWriter:
             else:
                 break
         return str(path)
-
-    def _letter(self, task: BatchTask, letter: DeadLetter, at: str) -> dict[str, Any]:
-        return {
-            "pipeline": self._context.pipeline,
-            "ledger": self._context.ledger,
-            "generation": task.key.generation,
-            "partition": task.key.partition,
-            "seq": task.key.seq,
-            "attempt": task.attempt,
-            "epoch": self._context.epoch,
-            "position": letter.position,
-            "error_type": letter.error.type.value,
-            "message": letter.error.message,
-            "sqlstate": letter.error.sqlstate,
-            "key": _text(letter.key),
-            "key_base64": _base64(letter.key),
-            "value": _text(letter.value),
-            "value_base64": _base64(letter.value),
-            "headers": letter.header_texts(),
-            "at": at,
-        }
 
 
 def _nulls(rows: pa.Table, names: list[str]) -> dict[int, ErrorInfo]:
@@ -216,14 +192,3 @@ def _without(rows: pa.Table, errors: Mapping[int, ErrorInfo]) -> pa.Table:
     import pyarrow.compute as pc
 
     return rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(errors), pa.int64()))))
-
-
-def _text(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _base64(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()

@@ -1,4 +1,4 @@
-"""The sink's bookkeeping tables, beside the target in its schema: fence, receipts, dead letters.
+"""The sink's bookkeeping tables, beside the target in its schema: fence, receipts, dead letters and their replays.
 
 Keyed by ledger and pipeline, so that several pipelines, and a ledger in the same database, live beside each other.
 """
@@ -18,7 +18,9 @@ from airflow_provider_ckpt.core.ranges import Range
 FENCE = "ckpt_sink_fence"
 RECEIPT = "ckpt_sink_receipt"
 DEAD_LETTER = "ckpt_sink_dead_letter"
+REPLAY = "ckpt_sink_replay"
 TABLES = (FENCE, RECEIPT, DEAD_LETTER)
+ALL_TABLES = (*TABLES, REPLAY)
 
 LOCK = int.from_bytes(hashlib.sha256(b"airflow-provider-ckpt sink bookkeeping").digest()[:8], "big", signed=True)
 """Advisory lock held while the tables are created: CREATE TABLE IF NOT EXISTS alone fails in a race."""
@@ -36,7 +38,7 @@ _RECEIPT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Bookkeeping:
-    """The three tables in one schema, and the statements over them.
+    """The tables in one schema, and the statements over them.
 
     Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.table.Fetch`.
     """
@@ -44,7 +46,7 @@ class Bookkeeping:
     schema: str
 
     def table(self, name: str) -> str:
-        """One of :data:`TABLES`, as SQL; braces doubled, since statements are templates."""
+        """One of :data:`ALL_TABLES`, as SQL; braces doubled, since statements are templates."""
         return f"{quote(self.schema)}.{quote(name)}".replace("{", "{{").replace("}", "}}")
 
     @property
@@ -73,6 +75,11 @@ class Bookkeeping:
             );
             CREATE INDEX IF NOT EXISTS {quote(f"{DEAD_LETTER}_batch")}
                 ON {self.table(DEAD_LETTER)} (ledger, pipeline, generation, partition, seq);
+            CREATE TABLE IF NOT EXISTS {self.table(REPLAY)} (
+                ledger text NOT NULL, pipeline text NOT NULL, partition text NOT NULL, replay jsonb NOT NULL,
+                at timestamptz NOT NULL DEFAULT clock_timestamp(),
+                PRIMARY KEY (ledger, pipeline, partition)
+            );
         """
 
     @property
@@ -120,6 +127,31 @@ class Bookkeeping:
               AND (k.name IS NULL OR generation > k.in_generation
                    OR (generation = k.in_generation AND range_end > k.position))
             ORDER BY generation, partition, seq"""
+
+    @property
+    def letters(self) -> str:
+        """The dead letters of one attempt, always in the same order. Values: the key's five parts, attempt, epoch."""
+        return f"""
+            SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {self.table(DEAD_LETTER)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
+              AND partition = {{3}}::text AND seq = {{4}}::bigint AND attempt = {{5}}::int AND epoch = {{6}}::bigint
+            ORDER BY position, error_type, value, key, error, headers"""
+
+    @property
+    def keep_replay(self) -> str:
+        """Keep a replay, in place of one that was forgotten unsent. Values: ledger, pipeline, partition, JSON text."""
+        return f"""
+            INSERT INTO {self.table(REPLAY)} (ledger, pipeline, partition, replay)
+            VALUES ({{0}}::text, {{1}}::text, {{2}}::text, {{3}}::jsonb)
+            ON CONFLICT (ledger, pipeline, partition) DO UPDATE SET replay = excluded.replay, at = clock_timestamp()
+            RETURNING 1"""
+
+    @property
+    def replays(self) -> str:
+        """Replays. Values: ledger, pipeline, partitions."""
+        return f"""
+            SELECT partition, replay FROM {self.table(REPLAY)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = ANY ({{2}}::text[])"""
 
     @property
     def fence_epoch(self) -> str:

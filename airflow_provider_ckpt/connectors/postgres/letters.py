@@ -1,13 +1,16 @@
-"""Dead letters as the Arrow table that goes into ``ckpt_sink_dead_letter`` with their batch."""
+"""Dead letters as the Arrow table that goes into ``ckpt_sink_dead_letter`` with their batch, and back from its rows."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import LETTER_COLUMNS
-from airflow_provider_ckpt.connectors.protocols import DeadLetter, SinkContext
+from airflow_provider_ckpt.connectors.protocols import DeadLetter, KeptLetter, SinkContext
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.letters import AttemptKey
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
@@ -39,6 +42,18 @@ def letter_table(task: BatchTask, context: SinkContext, letters: Sequence[DeadLe
         pa.array([_headers(letter) for letter in letters], pa.binary()),
     ]
     return pa.table([pa.array([value] * count, kind) for value, kind in same] + own, list(LETTER_COLUMNS))
+
+
+def letter_of(source: AttemptKey, row: tuple[Any, ...]) -> KeptLetter:
+    """A dead letter from a row of :attr:`Bookkeeping.letters`."""
+    position, key, value, error_type, message, sqlstate, headers, at = row
+    error = ErrorInfo(ErrorType(error_type), message, sqlstate=sqlstate)
+    letter = DeadLetter(position, _bytes(key), _bytes(value), error, headers)
+    return KeptLetter(source, letter, at.astimezone(UTC))
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
 
 
 def _headers(letter: DeadLetter) -> bytes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
+    ALL_TABLES,
     LOCK,
     TABLES,
     Bookkeeping,
@@ -16,10 +18,12 @@ from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
 )
 from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
 from airflow_provider_ckpt.connectors.postgres.fitting import FILLS_COLUMNS, refuse_misfits
+from airflow_provider_ckpt.connectors.postgres.letters import letter_of
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
-from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Claims, Connection, KeptLetter, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError
+from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 
 if TYPE_CHECKING:
@@ -134,6 +138,32 @@ class PostgresSink:
             rows = fetch(books.receipts, values)
         yield from map(receipt_of, rows)
 
+    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+        """An attempt's dead letters at a time; see :meth:`Sink.letters`."""
+        for source in sources:
+            with self._session("reading dead letters") as fetch:
+                books = Bookkeeping(self._target(fetch).schema)
+                key = [source.key.generation, source.key.partition, source.key.seq, source.attempt, source.epoch]
+                absent = self._absent(fetch, books)
+                rows = [] if absent else fetch(books.letters, [self._context.ledger, self._context.pipeline, *key])
+            yield from (letter_of(source, row) for row in rows)
+
+    def keep_replay(self, partition: str, replay: Replay) -> None:
+        """See :meth:`Sink.keep_replay`."""
+        with self._session("keeping a replay of dead letters") as fetch:
+            books = Bookkeeping(self._target(fetch).schema)
+            document = json.dumps(replay.to_json())
+            fetch(books.keep_replay, [self._context.ledger, self._context.pipeline, partition, document])
+
+    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
+        """See :meth:`Sink.replays`."""
+        with self._session("reading replays of dead letters") as fetch:
+            books = Bookkeeping(self._target(fetch).schema)
+            if self._absent(fetch, books, ALL_TABLES):
+                return {}
+            rows = fetch(books.replays, [self._context.ledger, self._context.pipeline, list(partitions)])
+        return {partition: Replay.from_json(document) for partition, document in rows}
+
     def target_rows(self) -> int | None:
         """The target's rows, counted up to 16 MB of table: the first scan after a load rewrites what it reads."""
         with self._session("counting the target") as fetch:
@@ -214,13 +244,13 @@ class PostgresSink:
                 hint=f"ALTER TABLE {table.sql} ADD PRIMARY KEY ({key}), or use mode: append.",
             )
 
-    def _absent(self, fetch: Fetch, books: Bookkeeping) -> bool:
-        return bool(fetch(_ABSENT, [books.schema, list(TABLES)]))
+    def _absent(self, fetch: Fetch, books: Bookkeeping, names: Sequence[str] = TABLES) -> bool:
+        return bool(fetch(_ABSENT, [books.schema, list(names)]))
 
     def _create(self, fetch: Fetch, books: Bookkeeping) -> None:
         import psycopg2
 
-        if not self._absent(fetch, books):
+        if not self._absent(fetch, books, ALL_TABLES):
             return
         try:
             with self._open.cursor() as cursor:
@@ -228,7 +258,7 @@ class PostgresSink:
         except psycopg2.errors.InsufficientPrivilege as error:
             raise ConfigError(
                 f"the user of connection {self._connection.id!r} may not create the sink's bookkeeping tables "
-                f"({', '.join(TABLES)}) in schema {books.schema}.",
+                f"({', '.join(ALL_TABLES)}) in schema {books.schema}.",
                 pipeline=self._pipeline,
                 hint=f"GRANT CREATE ON SCHEMA {quote(books.schema)} to it, or create them as another user and grant "
                 "SELECT, INSERT and UPDATE.",

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
@@ -32,7 +33,14 @@ from airflow_provider_ckpt.connectors.postgres.rows import CHECK, Rows, deliver_
 from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe
 from airflow_provider_ckpt.connectors.protocols import Connection, Content, DeadLetter, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Receipt, Verdict
-from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError, SinkError
+from airflow_provider_ckpt.core.errors import (
+    CkptError,
+    DeadLetterQueueError,
+    ErrorInfo,
+    ErrorType,
+    FencedError,
+    SinkError,
+)
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 if TYPE_CHECKING:
@@ -59,13 +67,14 @@ class PostgresWriter:
         self._name = pipeline.sink.table
         self._key = pipeline.sink.key if pipeline.sink.mode == "upsert" else ()
         self._dead_letters = pipeline.dead_letter_queue.enabled
+        self._letter_retries = pipeline.dead_letter_queue.max_dlq_retries
         self._connection = require(connection, "sink")
         self._context = context
         self._open: Any = None
         self._cursor: Any = None
         self._clock = (datetime.min.replace(tzinfo=UTC), 0.0)
         self._target: Table | None = None
-        self._senders: dict[pa.Schema, Rows] = {}
+        self._senders: dict[tuple[pa.Schema, bool], Rows] = {}
 
     def deliver(self, task: BatchTask, content: Content) -> Outcome:
         """Claim the task's verdict and have its effect; see :meth:`Writer.deliver`."""
@@ -75,8 +84,7 @@ class PostgresWriter:
         if refusal is not None:
             return _failed(task, refusal)
         try:
-            books = Bookkeeping(self._connect().schema)
-            return self._transaction(task, content, books)
+            return self._with_letters(task, content)
         except FencedError:
             self._roll_back()
             raise
@@ -107,13 +115,23 @@ class PostgresWriter:
             return replace(first.error, message=f"position {first.position}: {first.error.message}; {_NO_DEAD_LETTERS}")
         return None
 
+    def _with_letters(self, task: BatchTask, content: Content) -> Outcome:
+        """The batch, tried again from its start while nothing but its dead letters is in the way."""
+        for _ in range(self._letter_retries):
+            try:
+                return self._transaction(task, content, Bookkeeping(self._connect().schema))
+            except DeadLetterQueueError:
+                self._roll_back()
+                time.sleep(1)
+        return self._transaction(task, content, Bookkeeping(self._connect().schema))
+
     def _transaction(self, task: BatchTask, content: Content, books: Bookkeeping) -> Outcome:
         """The batch, all rows at once and in as few steps as can be; once more and with care if data is in the way."""
         import pyarrow as pa
         from adbc_driver_manager import Error
 
         try:
-            return self._attempt(task, content, books, self._at_once)
+            return self._attempt(task, content, books, partial(self._at_once, task))
         except pa.ArrowInvalid:
             send = self._with_care(task, cast=True)
         except Error as error:
@@ -159,14 +177,17 @@ class PostgresWriter:
         receipt = receipt_of(adbc_fetch(self._cursor)(books.receipt, self._key_of(task))[0])
         return Outcome(task.key, task.attempt, _OUTCOMES[receipt.verdict], receipt=receipt, found=True)
 
-    def _sender(self, rows: pa.Table) -> Rows:
-        if rows.schema not in self._senders:
+    def _sender(self, task: BatchTask, rows: pa.Table) -> Rows:
+        """Replayed dead letters replace no row: the one that is there may be newer, so theirs breaks the constraint."""
+        keyed = not task.key.letters
+        if (rows.schema, keyed) not in self._senders:
             assert self._target is not None
-            self._senders[rows.schema] = Rows(self._cursor, self._target, rows.schema, self._key)
-        return self._senders[rows.schema]
+            key = self._key if keyed else ()
+            self._senders[rows.schema, keyed] = Rows(self._cursor, self._target, rows.schema, key)
+        return self._senders[rows.schema, keyed]
 
-    def _at_once(self, rows: pa.Table) -> Mapping[int, ErrorInfo]:
-        self._sender(rows).send(rows)
+    def _at_once(self, task: BatchTask, rows: pa.Table) -> Mapping[int, ErrorInfo]:
+        self._sender(task, rows).send(rows)
         return {}
 
     def _with_care(self, task: BatchTask, *, cast: bool) -> _Send:
@@ -176,7 +197,7 @@ class PostgresWriter:
             each = self._dead_letters
             try:
                 return deliver_with_care(
-                    rows, self._sender(rows), self._run, cast=cast, each=each, is_data_error=_is_data_error
+                    rows, self._sender(task, rows), self._run, cast=cast, each=each, is_data_error=_is_data_error
                 )
             except Error as error:
                 if each or not _is_data_error(error):
@@ -209,7 +230,7 @@ class PostgresWriter:
             info = error_info(error, ErrorType.DEAD_LETTER_QUEUE, f"writing dead letters of {task.key}")
             if info.recoverable or info.sqlstate is None:
                 raise
-            raise raised(info) from error
+            raise DeadLetterQueueError(info.message, sqlstate=info.sqlstate) from error
 
     def _connect(self) -> Table:
         if self._open is None:

@@ -26,6 +26,7 @@ from airflow_provider_ckpt.connectors.protocols import (
 )
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
+from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
@@ -256,6 +257,47 @@ class SinkConformance(ABC):
                 StoredLetter(3, 30, b"k\x00", NOT_UTF8 + b"30", "MessageDeserialization"),
                 StoredLetter(3, 31, b"k\x00", NOT_UTF8 + b"31", "MessageDeserialization"),
             ]
+
+    def test_dead_letters_are_read_back_by_the_attempts_that_receipts_name(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over()
+            for seq in (0, 1, 2):
+                run.send(task(seq, attempt=2), content(seq, rejected=seq))
+        with Run(harness, 2) as run:
+            sources = [AttemptKey(task(seq).key, 2, 1) for seq in (2, 1, 0)]
+
+            found = list(run.take_over().sink.letters(sources))
+
+            assert [(kept.source, kept.letter.position) for kept in found] == [
+                (sources[0], 20),
+                (sources[0], 21),
+                (sources[1], 10),
+            ]
+            kept = found[0].letter
+            assert (kept.key, kept.value) == (b"k\x00", NOT_UTF8 + b"20")
+            assert (kept.error.type, kept.error.sqlstate) == (BAD.type, None)
+            assert kept.error.message.startswith("not JSON: ")
+            assert list(kept.headers) == ["source-file"]
+            assert found[0].at.utcoffset() is not None
+
+    def test_an_attempt_that_no_receipt_names_has_no_letters(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over().send(task(0), content(0, rejected=1))
+
+            assert list(run.sink.letters([AttemptKey(task(0).key, 2, 1), AttemptKey(task(0).key, 1, 9)])) == []
+            assert list(run.sink.letters([AttemptKey(task(0, partition="other").key, 1, 1)])) == []
+
+    def test_a_replay_is_kept_for_a_ledger_that_is_lost(self, harness: SinkHarness) -> None:
+        letters = Letters(task(0, partition="a/b").key, "Sink", 2, 5, 1, 1)
+        kept, forgotten = Replay((letters,)), Replay((letters, letters), newest_first=True)
+        with Run(harness, 1) as run:
+            assert run.take_over().sink.replays(["dlq:2:a/b"]) == {}
+            run.sink.keep_replay("dlq:2:a/b", forgotten)
+            run.sink.keep_replay("dlq:2:a/b", kept)
+            run.sink.keep_replay("dlq:3:a/b", forgotten)
+        with Run(harness, 2) as run, Run(harness, 1, pipeline="invoices") as other:
+            assert run.sink.replays(["dlq:2:a/b", "dlq:4:a/b"]) == {"dlq:2:a/b": kept}
+            assert other.sink.replays(["dlq:2:a/b"]) == {}
 
     def test_a_rejected_batch_is_all_dead_letters(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
@@ -322,6 +324,32 @@ class TestBadRecords:
 
             assert lane.rows() == [(1,), (2,), (3,), (4,)]
             assert [receipt.counts.dead_lettered for receipt in lane.receipts] == [1, 1, 0]
+
+    def test_dead_letters_that_cannot_be_kept_are_tried_three_times_more_and_nothing_is_sent(
+        self, postgres_database: str
+    ) -> None:
+        with Lane(target(postgres_database, "id int CHECK (id > 0)")) as lane:
+            execute(lane.dsn, "ALTER TABLE ckpt_sink_dead_letter ADD CHECK (position < 0)")
+            started = time.monotonic()
+
+            error = error_of(lane.send(id=pa.array([1, -1])))
+
+            assert 3 <= time.monotonic() - started < 10
+            assert (error.type, error.sqlstate) == (ErrorType.DEAD_LETTER_QUEUE, "23514")
+            assert (lane.rows(), lane.letters(), lane.receipts) == ([], [], [])
+
+    def test_dead_letters_that_can_be_kept_again_are_written_with_their_batch(self, postgres_database: str) -> None:
+        with Lane(target(postgres_database, "id int CHECK (id > 0)")) as lane:
+            execute(lane.dsn, "ALTER TABLE ckpt_sink_dead_letter ADD CONSTRAINT never CHECK (position < 0)")
+            mended = threading.Timer(
+                0.5, execute, (lane.dsn, "ALTER TABLE ckpt_sink_dead_letter DROP CONSTRAINT never")
+            )
+            mended.start()
+
+            assert delivered(lane.send(id=pa.array([1, -1])))
+
+            mended.join()
+            assert (lane.rows(), lane.letters()) == ([(1,)], [(1, "23514")])
 
     def test_without_dead_letters_nothing_is_dropped_and_the_run_halts(self, postgres_database: str) -> None:
         with Lane(target(postgres_database, "id int CHECK (id > 0)"), dead_letter_queue={"enabled": False}) as lane:

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.cli.definition import get_ckpt_commands
 DOCS = (Path(__file__).parents[3] / "docs/cli.rst").read_text("utf-8")
 CHANGING = {
     *("drain", "stop", "resume", "hold", "release", "skip", "rewind", "replay range", "recover", "adopt"),
-    *("lease", "gc", "pipeline delete", "db downgrade"),
+    *("lease", "gc", "pipeline delete", "db downgrade", "dlq replay", "dlq discard"),
 }
 
 
@@ -52,6 +52,7 @@ def test_these_are_the_commands() -> None:
     groups = {
         "": "run status inspect audit recover rewind drain stop resume hold release skip lease gc adopt",
         "replay": "range",
+        "dlq": "list show export replay discard",
         "pipeline": "list show delete",
         "db": "migrate check downgrade",
     }
@@ -90,7 +91,7 @@ def test_whatever_changes_something_can_be_tried_first() -> None:
     assert {words for words, command in ALL.items() if "--dry-run" in flags(command)} == CHANGING
 
 
-@pytest.mark.parametrize("words", ["skip", "rewind", "adopt", "pipeline delete"])
+@pytest.mark.parametrize("words", ["skip", "rewind", "adopt", "pipeline delete", "dlq discard"])
 def test_a_person_who_overrides_must_say_why(words: str) -> None:
     (reason,) = [each for each in ALL[words].args if "--reason" in each.flags]
 

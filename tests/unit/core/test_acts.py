@@ -332,4 +332,4 @@ def test_only_rewind_and_force_stop_wait_for_the_fence() -> None:
 
 
 def test_what_numbers_a_generation_waits_for_someone_who_has_read_the_receipts() -> None:
-    assert {ActKind.REPLAY, ActKind.RECOVER} == BY_A_RUN - BEHIND_FENCE
+    assert {ActKind.REPLAY, ActKind.RECOVER, ActKind.REPLAY_LETTERS} == BY_A_RUN - BEHIND_FENCE

@@ -1,0 +1,206 @@
+"""``airflow ckpt dlq list``, ``show``, ``export``, ``replay`` and ``discard``: what becomes of dead letters."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TextIO
+
+from airflow_provider_ckpt.cli import acting
+from airflow_provider_ckpt.cli.again import carried_out, moment
+from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.cli.output import write_document
+from airflow_provider_ckpt.cli.person import who, why
+from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.letters import UNDELIVERED, Entry, Selection, read_again
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.protocols import KeptLetter
+    from airflow_provider_ckpt.ledger.letter_views import LetterIndex
+
+_SHOWN = 100
+
+
+@command(write_document)
+def list_all(args: Namespace) -> dict[str, Any]:
+    """The index: how many of which batch and error type, and what became of them."""
+    from airflow_provider_ckpt.cli.setup import setup_of
+    from airflow_provider_ckpt.ledger_location import open_ledger
+    from airflow_provider_ckpt.replication import letters
+
+    with open_ledger(args.ledger) as ledger:
+        index = letters.index(setup_of(args, ledger))
+    states: Counter[str] = Counter()
+    for entry in index.entries:
+        states[entry.state.value] += entry.letters.records
+    return {
+        "pipeline": args.pipeline,
+        "records": dict(states),
+        "dead_letters": [_line(entry, index) for entry in _meant(args, index)],
+    }
+
+
+def _line(entry: Entry, index: LetterIndex) -> dict[str, Any]:
+    return {
+        "batch": str(entry.letters.key),
+        "error_type": entry.letters.error_type,
+        "records": entry.letters.records,
+        "state": entry.state.value,
+        "replays": entry.replays,
+        "replayed_by": entry.replay,
+        "read_again_in": read_again(entry, index.rereads),
+        "at": entry.at.isoformat(),
+    }
+
+
+def _table(result: dict[str, Any], out: TextIO) -> None:
+    brief = ("batch", "position", "error_type", "sqlstate", "error", "state", "value")
+    rows = [{name: line[name] for name in brief} for line in result["dead_letters"]]
+    write_document({**result, "dead_letters": rows}, out)
+
+
+@command(_table)
+def show(args: Namespace) -> dict[str, Any]:
+    """Dead letters themselves, the oldest first."""
+    from airflow_provider_ckpt.cli.setup import setup_of
+    from airflow_provider_ckpt.ledger_location import open_ledger
+    from airflow_provider_ckpt.replication import letters
+
+    with open_ledger(args.ledger) as ledger:
+        setup = setup_of(args, ledger)
+        found = letters.look(setup, _meant(args, letters.index(setup)))
+        lines = [_letter(entry, kept) for entry, kept in islice(found, args.stop_at or _SHOWN)]
+    return {"pipeline": args.pipeline, "dead_letters": lines}
+
+
+@command(write_document)
+def export(args: Namespace) -> dict[str, Any]:
+    """Write dead letters to a file, as JSON lines that hold their bytes in base64."""
+    from airflow_provider_ckpt.cli.setup import setup_of
+    from airflow_provider_ckpt.ledger_location import open_ledger
+    from airflow_provider_ckpt.replication import letters
+
+    records = 0
+    with open_ledger(args.ledger) as ledger:
+        setup = setup_of(args, ledger)
+        found = letters.look(setup, _meant(args, letters.index(setup)))
+        with _new_file(args.to) as file:
+            for entry, kept in islice(found, args.stop_at):
+                file.write(json.dumps(_letter(entry, kept), ensure_ascii=True) + "\n")
+                records += 1
+    return {"pipeline": args.pipeline, "file": args.to, "records": records}
+
+
+@command(acting.table)
+def replay(args: Namespace) -> dict[str, Any]:
+    """Have dead letters sent once more, by the next run or the one that holds the lease."""
+    return _acted(args, ActKind.REPLAY_LETTERS, why(args))
+
+
+@command(acting.table)
+def discard(args: Namespace) -> dict[str, Any]:
+    """Give dead letters up; the sink keeps them."""
+    return _acted(args, ActKind.DISCARD_LETTERS, why(args, required_by="dlq discard"))
+
+
+def _acted(args: Namespace, kind: ActKind, reason: str | None) -> dict[str, Any]:
+    from airflow_provider_ckpt.cli.setup import setup_of
+    from airflow_provider_ckpt.ledger_location import open_ledger
+    from airflow_provider_ckpt.replication import letters
+
+    with open_ledger(args.ledger) as ledger:
+        act = letters.act_on(setup_of(args, ledger), kind, _selection(args))
+        if not act.letters:
+            return _nothing(args, act, reason)
+        if kind is ActKind.REPLAY_LETTERS:
+            result = carried_out(ledger, args, act, reason)
+            if result["applied"]:
+                result["next"] = "the next run sends them"
+        else:
+            result = acting.act_in(ledger, args, act, why=reason)
+    return result | {"records": sum(item.records for item in act.letters)}
+
+
+def _nothing(args: Namespace, act: Act, reason: str | None) -> dict[str, Any]:
+    """The document of an act that has nothing to do."""
+    return {
+        "pipeline": args.pipeline,
+        "act": act.kind.value,
+        "applied": False,
+        "dry_run": args.dry_run,
+        "intent": None,
+        "waits_for": None,
+        "before": {},
+        "after": {},
+        "who": who(),
+        "reason": reason,
+        "next": "nothing: no dead letter of this selection is parked",
+        "records": 0,
+    }
+
+
+def _selection(args: Namespace) -> Selection:
+    if args.stop_at is not None and args.stop_at < 1:
+        raise ConfigError("--stop-at is a number of dead letters, from 1.")
+    return Selection(
+        frozenset(args.type or ()),
+        frozenset(acting.batch_keys(args.batch or ())),
+        moment(args.since) if args.since else None,
+        moment(args.until) if args.until else None,
+        args.stop_at,
+    )
+
+
+def _meant(args: Namespace, index: LetterIndex) -> Iterable[Entry]:
+    """The entries that are meant: those that somebody still has to do something about, or with ``--all`` any."""
+    chosen = _selection(args)
+    return [entry for entry in index.entries if chosen.names(entry) and (args.all or entry.state in UNDELIVERED)]
+
+
+def _letter(entry: Entry, kept: KeptLetter) -> dict[str, Any]:
+    letter = kept.letter
+    return {
+        "batch": str(kept.source.key),
+        "position": letter.position,
+        "error_type": letter.error.type.value,
+        "sqlstate": letter.error.sqlstate,
+        "error": letter.error.message,
+        "state": entry.state.value,
+        "replays": entry.replays,
+        "at": kept.at.isoformat(),
+        "headers": dict(letter.headers),
+        "key": _text(letter.key),
+        "key_base64": _base64(letter.key),
+        "value": _text(letter.value),
+        "value_base64": _base64(letter.value),
+    }
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _new_file(path: str) -> TextIO:
+    """A file of that name for this user's eyes alone; records may hold anything.
+
+    :raises ConfigError: if it exists, or cannot be made
+    """
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {path}: {error.strerror}.", hint="Name a file that is not there yet."
+        ) from error

@@ -1,0 +1,31 @@
+"""Dead letters as their numbers in the ledger's index name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from airflow_provider_ckpt.connectors.protocols import KeptLetter, Sink
+from airflow_provider_ckpt.core.errors import SinkError
+from airflow_provider_ckpt.core.letters import Letters
+
+
+def kept(sink: Sink, wanted: Iterable[Letters]) -> Iterator[tuple[Letters, list[KeptLetter]]]:
+    """The dead letters behind each run of them, in the order given; an attempt's are read once for all its runs.
+
+    :raises SinkError: if the sink does not hold them all
+    """
+    for source, group in groupby(wanted, key=lambda letters: letters.source):
+        by_type: dict[str, list[KeptLetter]] = {}
+        for letter in sink.letters([source]):
+            by_type.setdefault(letter.letter.error.type.value, []).append(letter)
+        for letters in group:
+            found = by_type.get(letters.error_type, [])[letters.first : letters.end]
+            if len(found) != letters.records:
+                raise SinkError(
+                    f"the sink holds {len(found)} of {letters.records} dead letters of type {letters.error_type} "
+                    "that its receipt tells of.",
+                    batch=str(source.key),
+                    hint="Restore the sink's dead letters from a backup; what cannot be restored is to be discarded.",
+                )
+            yield letters, found

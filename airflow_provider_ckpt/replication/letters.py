@@ -1,0 +1,62 @@
+"""What people do with dead letters: look at them, have them sent once more, discard them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors import registry
+from airflow_provider_ckpt.connectors.letters import kept
+from airflow_provider_ckpt.connectors.protocols import KeptLetter, Sink, SinkContext
+from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.letters import UNTYPED, Entry, Selection, choose
+from airflow_provider_ckpt.replication.setup import Setup
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.letter_views import LetterIndex
+
+
+def index(setup: Setup) -> LetterIndex:
+    """The ledger's index of dead letters; error types that it does not know are learned from the sink first.
+
+    :raises SinkError: if the sink must be asked and cannot be
+    """
+    found = setup.ledger.letters(setup.pipeline.name)
+    untyped = {entry.letters.source for entry in found.entries if entry.letters.error_type == UNTYPED}
+    if not untyped:
+        return found
+    with closing(open_sink(setup)) as sink:
+        types = {
+            source: Counter(letter.letter.error.type.value for letter in sink.letters([source])) for source in untyped
+        }
+    setup.ledger.name_letter_types(setup.pipeline.name, types)
+    return setup.ledger.letters(setup.pipeline.name)
+
+
+def look(setup: Setup, entries: Iterable[Entry]) -> Iterator[tuple[Entry, KeptLetter]]:
+    """The dead letters of some entries, with their bytes, from the sink."""
+    by_letters = {entry.letters: entry for entry in entries}
+    with closing(open_sink(setup)) as sink:
+        for letters, found in kept(sink, sorted(by_letters, key=lambda item: (item.source, item))):
+            for letter in found:
+                yield by_letters[letters], letter
+
+
+def act_on(setup: Setup, kind: ActKind, selection: Selection) -> Act:
+    """The act of replaying or discarding the letters of a selection that are open now; it may name none.
+
+    Where rows replace others by key, a replay begins with the newest letter: of two versions of a row that are both
+    parked, it is that one which finds the key absent.
+    """
+    found = index(setup)
+    chosen = choose(found.entries, selection, found.rereads)
+    return Act(kind, letters=tuple(chosen), newest_first=setup.pipeline.sink.mode == "upsert")
+
+
+def open_sink(setup: Setup) -> Sink:
+    """The pipeline's sink, for reading."""
+    pipeline = setup.pipeline
+    context = SinkContext(setup.sink_id, pipeline.name)
+    return registry.open_sink(pipeline, setup.connection(pipeline.sink.connection), context)

@@ -1,0 +1,54 @@
+"""The headers that every dead letter carries beside its bytes (semantics, section 8), under the pipeline's prefix."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.spark.letters import replays
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.connectors.protocols import DeadLetter
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+ATTEMPTS = "retry-attempts"
+"""How often the record was tried again before: by retries of its batch, and by replays."""
+
+
+def headed(
+    letters: Iterable[DeadLetter], task: BatchTask, pipeline: Pipeline, *, epoch: int, at: datetime | None = None
+) -> list[DeadLetter]:
+    """The letters of one attempt with all their headers; of a replay, what they said of their origin stays.
+
+    :param at: when they are written, now by default
+    """
+    prefix = pipeline.dead_letter_queue.header_prefix
+    transform, sink = pipeline.transform, pipeline.sink
+    common = {
+        "timestamp": (at or datetime.now(UTC)).isoformat(),
+        "pipeline": pipeline.name,
+        "destination": sink.table or sink.path,
+        "filter": transform.where,
+        "transform": json.dumps(transform.select, ensure_ascii=False) if transform.select else None,
+        "batch": str(task.key),
+        "epoch": str(epoch),
+    }
+    return [
+        replace(letter, headers=_headers(letter, task, prefix) | {prefix + k: v for k, v in common.items() if v})
+        for letter in letters
+    ]
+
+
+def _headers(letter: DeadLetter, task: BatchTask, prefix: str) -> dict[str, str]:
+    again = replays(task)
+    origin = dict(letter.headers) if again else {prefix + name: value for name, value in letter.headers.items()}
+    before = int(origin.get(prefix + ATTEMPTS, "0")) + 1 if again else 0
+    return origin | {
+        f"{prefix}error": letter.error.message,
+        f"{prefix}error-type": letter.error.type.value,
+        prefix + ATTEMPTS: str(before + task.attempt - 1),
+    }

@@ -1,0 +1,196 @@
+"""Reads dead letters again: a replay's records come from the sink, as they were when they could not be delivered.
+
+A batch of a replay names them in its task; any other batch is read from the source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.letters import kept
+from airflow_provider_ckpt.connectors.protocols import POSITION, DeadLetter, Reader, Shape, Sink
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.letters import Letters, Placed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+DETAIL = "letters"
+"""Key of a task's detail: the letters that its positions number."""
+
+NEWEST_FIRST = "newest_first"
+
+_ROWS = 10_000
+
+
+def detail(placed: Sequence[Placed], *, newest_first: bool) -> dict[str, Any]:
+    """What a lane is told of a batch of a replay."""
+    return {DETAIL: [[*item.letters.to_json(), item.start] for item in placed], NEWEST_FIRST: newest_first}
+
+
+def replays(task: BatchTask) -> bool:
+    """Whether a batch sends dead letters once more."""
+    return DETAIL in task.detail
+
+
+class LetterReader:
+    """A source's reader that also reads batches of replays; see :class:`~.protocols.Reader`.
+
+    :param reader: of the source
+    :param sink: opens the sink that keeps the letters
+    """
+
+    def __init__(self, reader: Reader, sink: Callable[[], Sink], shape: Shape) -> None:
+        self._reader = reader
+        self._open = sink
+        self._sink: Sink | None = None
+        self._shape = shape
+        self._of: BatchTask | None = None
+        self._letters: dict[int, DeadLetter] = {}
+
+    def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """The task's records; those of letters that cannot be made a record again are left out."""
+        return self._records(task) if replays(task) else self._reader.read(task)
+
+    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
+        """Where a record came from; of a letter, what it said of that already."""
+        return self._taken(task)[position].headers if replays(task) else self._reader.origin(task, position)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._reader.close()
+        if self._sink is not None:
+            self._sink.close()
+
+    def again(self, task: BatchTask, position: int, error: ErrorInfo) -> DeadLetter:
+        """A letter that could not be delivered this time either: its bytes as they are, under the new error."""
+        return replace(self._taken(task)[position], position=position, error=error)
+
+    def all_again(self, task: BatchTask, error: ErrorInfo) -> list[DeadLetter]:
+        """Every letter of the batch, under one error."""
+        return [self.again(task, position, error) for position in sorted(self._taken(task))]
+
+    def unreadable(self, task: BatchTask) -> list[DeadLetter]:
+        """The letters that :meth:`read` left out, each with the reason."""
+        _, bad = self._sorted_out(task)
+        return [
+            self.again(task, position, ErrorInfo(ErrorType.SERIALIZATION, f"cannot be made a record again: {why}"))
+            for position, why in bad.items()
+        ]
+
+    def _records(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        good, _ = self._sorted_out(task)
+        names = [POSITION, *(name for name, _ in self._shape.columns)]
+        for at in range(0, len(good), _ROWS):
+            some = good[at : at + _ROWS]
+            columns = [pa.array([position for position, _ in some], pa.int64())]
+            for number, (_, kind) in enumerate(self._shape.columns):
+                columns.append(_column([record[number] for _, record in some], kind))
+            yield pa.RecordBatch.from_arrays(columns, names)
+
+    def _sorted_out(self, task: BatchTask) -> tuple[list[tuple[int, list[Any]]], dict[int, str]]:
+        """The records by position, and why the others are none."""
+        good: list[tuple[int, list[Any]]] = []
+        bad: dict[int, str] = {}
+        for position, letter in sorted(self._taken(task).items()):
+            try:
+                good.append((position, self._record(letter)))
+            except (ValueError, ArithmeticError) as error:  # Arrow's errors of values are ValueErrors
+                bad[position] = str(error).splitlines()[0]
+        return good, bad
+
+    def _record(self, letter: DeadLetter) -> list[Any]:
+        """The source's columns of one letter.
+
+        :raises ValueError: if its bytes do not hold them
+        """
+        if letter.value is None:
+            raise ValueError("the source did not show it any more, so there are no bytes")
+        if self._shape.raw:
+            return [letter.key if name == "key" else letter.value for name, _ in self._shape.columns]
+        row = json.loads(letter.value.decode("utf-8", "surrogatepass"))
+        if not isinstance(row, dict):
+            raise ValueError("its bytes are not a row")
+        values = [_value(row.get(name), kind) for name, kind in self._shape.columns]
+        for value, (_, kind) in zip(values, self._shape.columns, strict=True):
+            _column([value], kind)
+        return values
+
+    def _taken(self, task: BatchTask) -> dict[int, DeadLetter]:
+        """The task's letters by position; read once for all that is asked of one batch."""
+        if self._of is None or (self._of.key, self._of.attempt) != (task.key, task.attempt):
+            self._letters = dict(self._take(task))
+            self._of = task
+        return self._letters
+
+    def _take(self, task: BatchTask) -> Iterator[tuple[int, DeadLetter]]:
+        self._sink = self._sink or self._open()
+        placed = [Placed(Letters.from_json(item[:-1]), item[-1]) for item in task.detail[DETAIL]]
+        starts = (item.start for item in placed)
+        for start, (_, found) in zip(starts, kept(self._sink, (item.letters for item in placed)), strict=True):
+            ordered = reversed(found) if task.detail[NEWEST_FIRST] else iter(found)
+            for position, letter in enumerate(ordered, start=start):
+                yield position, letter.letter
+
+
+def _value(value: Any, kind: str) -> Any:
+    """A value of a row's JSON as Arrow takes it for this type; see :func:`~.originals.row_json`."""
+    if value is None:
+        return None
+    if kind == "binary":
+        return bytes.fromhex(str(value).removeprefix("\\x"))
+    if kind.startswith("decimal"):
+        return Decimal(str(value))
+    return value
+
+
+def _column(values: Sequence[Any], kind: str) -> pa.Array:
+    """Values of one Spark SQL type as Arrow.
+
+    :raises ValueError: if one of them is of another type
+    """
+    import pyarrow as pa
+
+    try:
+        if kind in ("date", "timestamp", "timestamp_ntz"):
+            return pa.array(values, pa.string()).cast(_arrow(kind))
+        return pa.array(values, _arrow(kind))
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _arrow(kind: str) -> pa.DataType:
+    """The Arrow type of a Spark SQL type.
+
+    :raises ValueError: if rows of this type are not written as JSON
+    """
+    import pyarrow as pa
+
+    simple = {
+        "boolean": pa.bool_(),
+        "tinyint": pa.int8(),
+        "smallint": pa.int16(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestamp_ntz": pa.timestamp("us"),
+    }
+    if kind in simple:
+        return simple[kind]
+    if kind.startswith("decimal("):
+        precision, scale = kind.removeprefix("decimal(").removesuffix(")").split(",")
+        return pa.decimal128(int(precision), int(scale))
+    raise ValueError(f"a column of type {kind} is not read from a dead letter")

@@ -1,0 +1,240 @@
+"""The index of dead letters on both databases: states, what a replay's receipts say, and what outlives the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.batch import Batch, BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.letters import AttemptKey, Forgotten, Letters, LetterState, Replay, Selection, choose
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.ledger import migrate, tables
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from tests.integration.ledger.acts import NOW, Acts, delivered, receipt_of
+
+TYPES = {"Sink": 3, "Serialization": 2}
+
+
+def parked(acts: Acts) -> list[Receipt]:
+    """Two batches of ten, each with five dead letters."""
+    receipts = []
+    for batch in acts.send(10, 20):
+        outcome = delivered(batch, dead=5, letters=TYPES)
+        acts.settle(outcome)
+        assert outcome.receipt is not None
+        receipts.append(outcome.receipt)
+    return receipts
+
+
+def chosen(acts: Acts, selection: Selection | None = None) -> tuple[Letters, ...]:
+    """What a person's selection means now."""
+    index = acts.ledger.letters("orders")
+    return tuple(choose(index.entries, selection or Selection(), index.rereads))
+
+
+def states(ledger: Ledger) -> dict[str, int]:
+    """How many dead letters are in each state."""
+    counts: Counter[str] = Counter()
+    for entry in ledger.letters("orders").entries:
+        counts[entry.state.value] += entry.letters.records
+    return dict(counts)
+
+
+def replay(acts: Acts, selection: Selection | None = None) -> str:
+    """Ask for a replay, and plan it as one batch; its side partition."""
+    before = set(acts.ledger.partitions("orders"))
+    result = acts.act(ActKind.REPLAY_LETTERS, letters=chosen(acts, selection))
+    assert result.refusal is None
+    (side,) = set(acts.ledger.partitions("orders")) - before
+    return side
+
+
+def send(acts: Acts, side: str) -> Batch:
+    """Begin all of a replay as one batch."""
+    (batch,) = acts.send(acts.partition(side).limit or 0, name=side)
+    return batch
+
+
+@pytest.fixture
+def acts(ledger: Ledger) -> Acts:
+    """Pipeline ``orders`` with ten dead letters."""
+    made = Acts(ledger).start("t")
+    parked(made)
+    return made
+
+
+def test_a_replay_takes_its_letters_and_its_receipt_says_what_became_of_them(acts: Acts) -> None:
+    side = replay(acts, Selection(types=frozenset({"Sink"})))
+    assert (side, acts.partition(side).limit) == ("dlq:2:t", 6)
+    assert states(acts.ledger) == {"replaying": 6, "parked": 4}
+
+    acts.settle(delivered(send(acts, side), dead=2, letters={"Sink": 2}))
+
+    assert states(acts.ledger) == {"replayed": 6, "parked": 4, "parked_again": 2}
+    (again,) = [e for e in acts.ledger.letters("orders").entries if e.state is LetterState.PARKED_AGAIN]
+    assert (again.letters.key, again.replays, again.range) == (BatchKey(2, side, 0), 1, Range(0, 20))
+    assert acts.partition(side).committed == 6
+    assert acts.ledger.status("orders")["dead_letters"] == {"Serialization": 4, "Sink": 2}
+    assert acts.ledger.audit("orders")["violations"] == []
+
+
+def test_of_two_replays_of_one_selection_the_second_finds_nothing(acts: Acts) -> None:
+    letters = chosen(acts)
+
+    first = acts.act(ActKind.REPLAY_LETTERS, letters=letters)
+    second = acts.act(ActKind.REPLAY_LETTERS, letters=letters)
+    overlapping = acts.act(ActKind.DISCARD_LETTERS, letters=letters)
+
+    assert first.applied
+    assert [second.applied, overlapping.applied] == [False, False]
+    assert "parked any more" in (second.refusal or "")
+    assert [name for name in acts.ledger.partitions("orders") if name != "t"] == ["dlq:2:t"]
+
+
+def test_a_batch_of_a_replay_decides_only_about_its_own_letters(acts: Acts) -> None:
+    side = replay(acts)
+    first, second = acts.send(4, 10, name=side)
+
+    acts.settle(delivered(first))
+    assert states(acts.ledger) == {"replayed": 4, "replaying": 6}
+    acts.settle(delivered(second))
+
+    assert states(acts.ledger) == {"replayed": 10}
+    assert acts.ledger.audit("orders")["violations"] == []
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_replay_that_is_let_go_leaves_its_letters_as_they_were(acts: Acts, begun: bool) -> None:
+    side = replay(acts, Selection(stop_at=3))
+    (batch,) = acts.plan(3, name=side)
+    if begun:
+        (open_one,) = acts.begin([batch])
+        acts.again().reconcile(receipt_of(open_one, Verdict.VOID))
+    else:
+        acts.act(ActKind.SKIP, batch)
+
+    assert states(acts.ledger) == {"parked": 10}
+    assert sum(letters.records for letters in chosen(acts)) == 10
+
+
+def test_sent_at_most_once_they_are_done(acts: Acts) -> None:
+    side = replay(acts)
+    acts.begin(acts.plan(10, name=side), at_most_once=True)
+
+    assert states(acts.ledger) == {"replayed": 10}
+
+
+def test_what_a_rewind_reads_again_is_neither_replayed_nor_discarded(acts: Acts) -> None:
+    letters = chosen(acts)
+    acts.act(ActKind.REWIND, positions={"t": 10})
+
+    assert {item.key.seq for item in chosen(acts)} == {0}
+    result = acts.act(ActKind.REPLAY_LETTERS, letters=letters)
+
+    assert (result.applied, states(acts.ledger)) == (True, {"replaying": 5, "parked": 5})
+
+
+def test_what_a_replayed_range_read_again_is_not_replayed_even_after_collection(acts: Acts) -> None:
+    acts.act(ActKind.REPLAY, spans=[("t", Range(0, 10))])
+    acts.deliver(10, name="replay:2:t")
+    assert {item.key.seq for item in chosen(acts)} == {1}
+    acts.wait(days=90)
+    gone = acts.ledger.collect("orders", keep=timedelta(days=1), who="ann", now=acts.now)
+
+    assert gone["side_partitions"] == 1
+    assert {item.key.seq for item in chosen(acts)} == {1}
+
+
+def test_types_are_learned_once_and_only_while_nothing_was_decided(ledger: Ledger) -> None:
+    acts = Acts(ledger).start("t")
+    (batch,) = acts.send(10)
+    acts.again().reconcile(receipt_of(batch, dead=5))
+    source = AttemptKey(batch.key, 1, 1)
+
+    ledger.name_letter_types("orders", {source: {"Sink": 4}})
+    assert [entry.letters.error_type for entry in ledger.letters("orders").entries] == ["unknown"]
+    ledger.name_letter_types("orders", {source: TYPES})
+    ledger.name_letter_types("orders", {source: {"Io": 5}})
+
+    found = [(e.letters.error_type, e.letters.records) for e in ledger.letters("orders").entries]
+    assert found == [("Serialization", 2), ("Sink", 3)]
+
+
+def test_a_lost_ledger_is_told_by_the_sink_what_was_replayed(ledger: Ledger) -> None:
+    acts = Acts(ledger).start("t")
+    batch = Batch(BatchKey(1, "t", 0), Range(0, 10), attempts=1)
+    sent = Letters(batch.key, "Sink", 1, 2, 1, 1)
+    first, second = BatchKey(3, "dlq:3:t", 0), BatchKey(4, "dlq:4:t", 0)
+    again = Letters(first, "Sink", 0, 1, 1, 1)
+    receipts = [
+        Receipt(second, Range(0, 1), Verdict.DELIVERED, 1, 1, Counts(1, 1), NOW),
+        Receipt(first, Range(0, 2), Verdict.DELIVERED, 1, 1, Counts(2, 1, 0, 1), NOW),
+        receipt_of(batch, dead=5),
+    ]
+    names = {"dlq:3:t": 3, "dlq:4:t": 4}
+    assert ledger.forgotten_replays("orders", names) == ["dlq:3:t", "dlq:4:t"]
+    known = Forgotten(
+        {"dlq:4:t": Replay((again,)), "dlq:3:t": Replay((sent,))},
+        {sent.source: TYPES, again.source: {"Sink": 1}},
+    )
+
+    ledger.reconcile(acts.lease, receipts, now=acts.now, forgotten=known)
+
+    assert states(ledger) == {"parked": 3, "replayed": 3}
+    assert ledger.forgotten_replays("orders", names) == []
+    assert [acts.partition(name).committed for name in names] == [2, 1]
+    assert replay(acts) == "dlq:5:t"
+    assert ledger.audit("orders")["violations"] == []
+
+
+def test_a_collected_replay_is_not_taken_for_a_forgotten_one(acts: Acts) -> None:
+    side = replay(acts)
+    acts.settle(delivered(send(acts, side)))
+    acts.wait(days=90)
+
+    gone = acts.ledger.collect("orders", keep=timedelta(days=1), who="ann", now=acts.now)
+
+    assert gone["side_partitions"] == 1
+    assert acts.ledger.forgotten_replays("orders", {side: 2}) == []
+    assert states(acts.ledger) == {"replayed": 10}
+
+
+def test_an_older_version_is_not_left_with_what_it_would_get_wrong(empty_url: str) -> None:
+    migrate.upgrade(empty_url, create=True)
+    with Ledger.open(empty_url) as ledger:
+        acts = Acts(ledger).start("t")
+        parked(acts)
+        side = replay(acts, Selection(stop_at=1))
+        with pytest.raises(LedgerStateError, match="replays dead letters"):
+            migrate.downgrade(empty_url, "0002")
+        acts.settle(delivered(send(acts, side)))
+        with pytest.raises(LedgerStateError, match="in part"):
+            migrate.downgrade(empty_url, "0002")
+        acts.settle(delivered(send(acts, replay(acts))))
+        ledger.release(acts.lease)
+    migrate.downgrade(empty_url, "0002")
+    migrate.upgrade(empty_url)
+    with Ledger.open(empty_url) as ledger:
+        assert states(ledger) == {"replayed": 10}
+
+
+def test_an_index_that_was_wholly_decided_goes_down_and_up_again(empty_url: str) -> None:
+    migrate.upgrade(empty_url, create=True)
+    with Ledger.open(empty_url) as ledger:
+        acts = Acts(ledger).start("t")
+        parked(acts)
+        acts.act(ActKind.DISCARD_LETTERS, letters=chosen(acts, Selection(types=frozenset({"Sink"}))))
+        before = [(e.letters, e.state, e.at) for e in ledger.letters("orders").entries]
+        ledger.release(acts.lease)
+    migrate.downgrade(empty_url, "0002")
+    migrate.upgrade(empty_url)
+    with Ledger.open(empty_url) as ledger:
+        assert [(e.letters, e.state, e.at) for e in ledger.letters("orders").entries] == before
+        assert states(ledger) == {"discarded": 6, "parked": 4}
+        with ledger._engine.connect() as connection:
+            assert connection.execute(sa.select(sa.func.count()).select_from(tables.dead_letter)).scalar_one() == 4

@@ -1,0 +1,307 @@
+"""Dead letters on real PostgreSQL and Spark: 50 bad rows, the target mended, replayed once, and never twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.batch import BatchKey, Counts
+from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.letters import LetterState, Selection
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.ledger.records import ActResult
+from airflow_provider_ckpt.replication.acquire import acquire
+from airflow_provider_ckpt.replication.letters import act_on, index, look
+from airflow_provider_ckpt.replication.people import adopt, carry_out, carry_out_or_store
+from tests.services.postgres import PostgresServer
+from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.tables import execute, scalar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = 1000
+BAD = list(range(7, ROWS, 20))
+"""Ids of the 50 rows that the target refuses."""
+
+ALL = Selection()
+
+
+@pytest.fixture
+def stock(spark: SparkSession, postgres_server: PostgresServer, postgres_database: str) -> Iterator[Replication]:
+    """1,000 rows of many types, of which the target's constraint refuses 50; batches of 100."""
+    execute(
+        postgres_database,
+        "CREATE TABLE items (id bigint PRIMARY KEY, amount int, price numeric, code bytea, at timestamptz, day date)",
+        f"""
+        INSERT INTO items
+        SELECT i, CASE WHEN i % 20 = 7 THEN -i ELSE i END, i / 8.0, decode('00ff', 'hex') || i::text::bytea,
+            timestamptz '2024-01-01Z' + i * interval '1 ms', date '2024-01-01' + i
+        FROM generate_series(1, {ROWS}) AS i
+        """,
+        "CREATE TABLE stock (id bigint, amount int CONSTRAINT enough CHECK (amount > 0), price numeric(9, 3),"
+        " code bytea, at timestamptz, day date)",
+    )
+    with make_ledger(postgres_server.new_database()) as ledger:
+        replication = Replication(spark, ledger, postgres_database, orders_pipeline(source="items", target="stock"))
+        yield replication.changed(commit_strategy={"commit_interval": 100})
+
+
+def mend(stock: Replication) -> None:
+    """Let the target take what it refused."""
+    execute(stock.dsn, "ALTER TABLE stock DROP CONSTRAINT enough")
+
+
+def replay(stock: Replication, selection: Selection = ALL) -> ActResult:
+    """What `airflow ckpt dlq replay` does."""
+    setup = stock.setup()
+    return carry_out_or_store(setup, act_on(setup, ActKind.REPLAY_LETTERS, selection), who="ann", why="mended")
+
+
+def states(stock: Replication) -> dict[str, int]:
+    """How many dead letters are in each state."""
+    counts: Counter[str] = Counter()
+    for entry in stock.ledger.letters("orders").entries:
+        counts[entry.state.value] += entry.letters.records
+    return dict(counts)
+
+
+def delivered_as_they_are(stock: Replication) -> list[int]:
+    """Ids of the target's rows that are just as the source has them, with repetitions."""
+    rows = execute(
+        stock.dsn,
+        "SELECT id FROM stock JOIN items USING (id, amount, code, at, day) WHERE stock.price = items.price ORDER BY id",
+    )
+    return [row[0] for row in rows]
+
+
+def clean(stock: Replication) -> bool:
+    """Whether every invariant holds."""
+    found = stock.ledger.audit("orders")
+    assert found["violations"] == []
+    return bool(found["ok"])
+
+
+def test_fifty_bad_rows_are_mended_replayed_once_and_never_again(stock: Replication) -> None:
+    assert stock.run().records == Counts(ROWS, ROWS - 50, 0, 50)
+    mend(stock)
+
+    result = replay(stock)
+    again = stock.run()
+
+    assert result.before["dead_letters"] == {"parked": 50}
+    assert result.after["dead_letters"] == {"replaying": 50}
+    assert again.records == Counts(50, 50, 0, 0)
+    assert again.route == ["done"]
+    assert delivered_as_they_are(stock) == list(range(1, ROWS + 1))
+    assert states(stock) == {"replayed": 50}
+    assert act_on(stock.setup(), ActKind.REPLAY_LETTERS, ALL).letters == ()
+    assert stock.run().records == Counts()
+    assert clean(stock)
+
+
+def test_a_replay_that_is_asked_for_twice_delivers_once(stock: Replication) -> None:
+    stock.run()
+    mend(stock)
+    setup = stock.setup()
+    act = act_on(setup, ActKind.REPLAY_LETTERS, ALL)
+
+    carry_out(setup, act, who="ann", why="mended")
+    with pytest.raises(LedgerStateError, match="parked any more"):
+        carry_out(stock.setup(), act, who="ben", why="mended, he says")
+    stock.run()
+
+    assert delivered_as_they_are(stock) == list(range(1, ROWS + 1))
+    assert clean(stock)
+
+
+def test_what_fails_again_is_parked_again_with_its_bytes_and_its_attempts(stock: Replication) -> None:
+    stock.run()
+    before = {
+        kept.letter.headers["x-ckpt-source-position"]: kept
+        for _, kept in look(stock.setup(), index(stock.setup()).entries)
+    }
+
+    for attempts in (1, 2):
+        replay(stock)
+        summary = stock.run()
+
+        assert summary.records == Counts(50, 0, 0, 50)
+        assert summary.route == ["dead_letters", "done"]
+        parked = [e for e in index(stock.setup()).entries if e.state is LetterState.PARKED_AGAIN]
+        assert [(e.letters.records, e.replays) for e in parked] == [(50, attempts)]
+        found = {kept.letter.headers["x-ckpt-source-position"]: kept for _, kept in look(stock.setup(), parked)}
+        assert found.keys() == before.keys()
+        for position, kept in found.items():
+            assert kept.letter.value == before[position].letter.value
+            assert kept.letter.error.sqlstate == "23514"
+            assert kept.letter.headers["x-ckpt-retry-attempts"] == str(attempts)
+    mend(stock)
+    replay(stock)
+
+    assert stock.run().records == Counts(50, 50, 0, 0)
+    assert delivered_as_they_are(stock) == list(range(1, ROWS + 1))
+    assert states(stock) == {"replayed": 150}
+    assert clean(stock)
+
+
+def test_a_selection_by_batch_that_stops_takes_no_more(stock: Replication) -> None:
+    stock.run()
+    mend(stock)
+    batches = frozenset({BatchKey(1, "public.items", 1), BatchKey(1, "public.items", 2)})
+
+    replay(stock, Selection(batches=batches, stop_at=7))
+    stock.run()
+
+    assert states(stock) == {"replayed": 7, "parked": 43}
+    assert [id_ for id_ in delivered_as_they_are(stock) if id_ in BAD] == [107, 127, 147, 167, 187, 207, 227]
+    assert clean(stock)
+
+
+def test_letters_of_records_that_a_rewind_reads_again_are_not_replayed(stock: Replication) -> None:
+    stock.run()
+    mend(stock)
+    carry_out(stock.setup(), Act(ActKind.REWIND, positions={"public.items": 501}), who="ann", why="mended")
+    stock.run()
+
+    replay(stock)
+    stock.run()
+
+    counted = Counter(delivered_as_they_are(stock))
+    assert {id_: times for id_, times in counted.items() if id_ in BAD} == dict.fromkeys(BAD, 1)
+    assert states(stock) == {"replayed": 25, "parked": 25}
+    assert clean(stock)
+
+
+def test_letters_are_discarded_by_name_and_stay_in_the_sink(stock: Replication) -> None:
+    stock.run()
+    mend(stock)
+    batch = frozenset({BatchKey(1, "public.items", 3)})
+    act = act_on(stock.setup(), ActKind.DISCARD_LETTERS, Selection(batches=batch))
+
+    result = stock.ledger.act("orders", act, who="ann", why="test orders")
+    replay(stock)
+    stock.run()
+
+    assert result.after["dead_letters"] == {"discarded": 5}
+    assert states(stock) == {"replayed": 45, "discarded": 5}
+    assert scalar(stock.dsn, "SELECT count(*) FROM ckpt_sink_dead_letter") == 50
+    events = [event for event in stock.ledger.events("orders") if event["kind"] == "discard_letters"]
+    assert [(event["who"], event["detail"]["reason"]) for event in events] == [("ann", "test orders")]
+    assert clean(stock)
+
+
+def test_a_replay_goes_through_the_transform_as_it_now_stands(stock: Replication) -> None:
+    columns = {name: name for name in ("id", "amount", "price", "code", "at", "day")}
+    stock = stock.changed(transform={"select": columns})
+    stock.run()
+    replay(stock)
+
+    mended = stock.changed(transform={"select": columns | {"amount": "abs(amount)"}, "where": "id <> 7"})
+
+    assert mended.run().records == Counts(50, 49, 1, 0)
+    found = execute(stock.dsn, "SELECT id, amount FROM stock WHERE id = ANY(%s) ORDER BY id", parameters=[BAD])
+    assert found == [(id_, id_) for id_ in BAD if id_ != 7]
+    assert clean(stock)
+
+
+def test_a_replay_never_replaces_a_row_that_may_be_newer(stock: Replication) -> None:
+    execute(stock.dsn, "ALTER TABLE stock ADD PRIMARY KEY (id)")
+    stock = stock.changed(sink={"mode": "upsert", "key": ["id"]})
+    stock.run()
+    mend(stock)
+    execute(stock.dsn, "INSERT INTO stock (id, amount) VALUES (7, 700)")
+
+    replay(stock)
+
+    assert stock.run().records == Counts(50, 49, 0, 1)
+    assert scalar(stock.dsn, "SELECT amount FROM stock WHERE id = 7") == 700
+    (again,) = [kept for entry, kept in look(stock.setup(), index(stock.setup()).entries) if entry.replays]
+    assert again.letter.error.sqlstate == "23505"
+    assert json.loads(again.letter.value or b"")["amount"] == -7
+    assert states(stock) == {"replayed": 50, "parked_again": 1}
+    assert clean(stock)
+
+
+def test_the_newest_of_two_parked_versions_of_a_row_is_delivered(stock: Replication) -> None:
+    execute(stock.dsn, "ALTER TABLE stock ADD PRIMARY KEY (id)")
+    execute(stock.dsn, "ALTER TABLE items DROP CONSTRAINT items_pkey, ADD v bigint", "UPDATE items SET v = id")
+    execute(stock.dsn, "INSERT INTO items (id, amount, v) VALUES (27, -2700, 2000)")
+    columns = ["id", "amount", "price", "code", "at", "day"]
+    stock = stock.changed(
+        source={"cursor": "v"},
+        sink={"mode": "upsert", "key": ["id"]},
+        transform={"select": {name: name for name in columns}},
+    )
+    stock.run()
+    mend(stock)
+
+    replay(stock)
+    stock.run()
+
+    assert scalar(stock.dsn, "SELECT amount FROM stock WHERE id = 27") == -2700
+    assert states(stock) == {"replayed": 51, "parked_again": 1}
+    assert clean(stock)
+
+
+def test_types_that_only_receipts_told_of_are_learned_from_the_sink(stock: Replication) -> None:
+    stock.run()
+    original = stock.ledger.letters("orders").entries
+    forgotten: dict[str, Any] = {"type": "unknown"}
+    with stock.ledger._engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE ckpt_dead_letter SET error_type = 'unknown'")
+
+    assert {entry.letters.error_type for entry in stock.ledger.letters("orders").entries} == set(forgotten.values())
+    assert index(stock.setup()).entries == original
+    assert stock.ledger.letters("orders").entries == original
+
+
+def test_a_skipped_replay_leaves_its_letters_parked(stock: Replication) -> None:
+    stock.run()
+    replay(stock)
+    (side,) = [name for name in stock.ledger.partitions("orders") if name.startswith("dlq:")]
+    assert side == "dlq:2:public.items"
+    assert stock.ledger.partitions("orders")[side].partition.limit == Range(0, 50).end
+
+    with acquire(stock.setup()) as run:
+        run.plan()
+        run.finish()
+    key = BatchKey(2, side, 0)
+    stock.ledger.act("orders", Act(ActKind.SKIP, (key,)), who="ann", why="not yet")
+
+    assert states(stock) == {"parked": 50}
+    mend(stock)
+    replay(stock)
+    assert stock.run().records == Counts(50, 50, 0, 0)
+    assert clean(stock)
+
+
+def test_a_new_ledger_learns_from_the_sink_what_was_replayed(
+    stock: Replication, postgres_server: PostgresServer
+) -> None:
+    stock.run()
+    replay(stock, Selection(stop_at=30))
+    stock.run()
+    execute(stock.dsn, "DELETE FROM stock WHERE id < 0", "ALTER TABLE stock DROP CONSTRAINT enough")
+    replay(stock, Selection(stop_at=12))
+    stock.run()
+    before = states(stock)
+    with make_ledger(postgres_server.new_database()) as fresh:
+        lost = stock.ledger.id
+        stock = Replication(stock.spark, fresh, stock.dsn, stock.document)
+        adopt(stock.setup(), lost, who="ann", why="its disk is gone")
+
+        assert stock.run().batches == 10 + 1 + 1
+        index(stock.setup())
+
+        assert states(stock) == before == {"replayed": 42, "parked_again": 18, "parked": 20}
+        replay(stock)
+        stock.run()
+        assert delivered_as_they_are(stock) == list(range(1, ROWS + 1))
+        assert states(stock) == {"replayed": 80}
+        assert clean(stock)

@@ -1,0 +1,74 @@
+"""A dead letter's headers: where it came from, what went wrong, and how often it was tried."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_provider_ckpt.config.load import build
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.protocols import DeadLetter
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.spark.headers import headed
+from airflow_provider_ckpt.spark.letters import detail
+
+AT = datetime(2026, 1, 31, tzinfo=UTC)
+LETTER = DeadLetter(7, None, b"{}", ErrorInfo(ErrorType.SINK, "too long"), {"source-file": "a.jsonl"})
+TASK = BatchTask(BatchKey(1, "p", 3), Range(0, 10), 1)
+
+
+def pipeline(**more: Any) -> Pipeline:
+    declared = {
+        "name": "events",
+        "source": {"type": "files", "path": "in"},
+        "transform": {"decode": "json", "schema": "id int"},
+        "sink": {"type": "delta", "path": "out"},
+    }
+    return build(declared | more)
+
+
+def test_a_letter_says_where_it_comes_from_and_what_went_wrong() -> None:
+    declared = pipeline(transform={"decode": "json", "schema": "id int", "where": "id > 0", "select": {"n": "id"}})
+
+    (found,) = headed([LETTER], TASK, declared, epoch=4, at=AT)
+
+    assert found.headers == {
+        "x-ckpt-source-file": "a.jsonl",
+        "x-ckpt-error": "too long",
+        "x-ckpt-error-type": "Sink",
+        "x-ckpt-retry-attempts": "0",
+        "x-ckpt-timestamp": AT.isoformat(),
+        "x-ckpt-pipeline": "events",
+        "x-ckpt-destination": "out",
+        "x-ckpt-filter": "id > 0",
+        "x-ckpt-transform": json.dumps({"n": "id"}),
+        "x-ckpt-batch": "p#3",
+        "x-ckpt-epoch": "4",
+    }
+    assert (found.value, found.position, found.error) == (LETTER.value, LETTER.position, LETTER.error)
+
+
+def test_the_prefix_is_the_pipeline_s() -> None:
+    declared = pipeline(dead_letter_queue={"header_prefix": "x-streamforge-"})
+
+    (found,) = headed([LETTER], TASK, declared, epoch=1)
+
+    assert {name.removeprefix("x-streamforge-") for name in found.headers} >= {"error", "source-file", "batch"}
+    assert all(name.startswith("x-streamforge-") for name in found.headers)
+
+
+def test_retries_and_replays_are_counted_and_the_origin_stays() -> None:
+    third = BatchTask(TASK.key, TASK.range, 3)
+    again = BatchTask(BatchKey(2, "dlq:2:p", 0), Range(0, 1), 2, detail=detail([], newest_first=False))
+
+    (first,) = headed([LETTER], third, pipeline(), epoch=1)
+    (second,) = headed([first], again, pipeline(), epoch=2)
+
+    assert first.headers["x-ckpt-retry-attempts"] == "2"
+    assert second.headers["x-ckpt-retry-attempts"] == "4"
+    assert second.headers["x-ckpt-source-file"] == "a.jsonl"
+    assert second.headers["x-ckpt-batch"] == "dlq:2:p#0@2"
