@@ -1,11 +1,11 @@
-"""Runs pipelines in the test's own process: a ledger, connections to one database, a warm Spark session."""
+"""Runs pipelines in the test's own process: a ledger, connections to one database and others, a warm Spark."""
 
 from __future__ import annotations
 
 import copy
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -53,12 +53,14 @@ class Replication:
 
     :param document: its declaration; :meth:`changed` makes a variant
     :param dsn: of the database that its connection leads to; a test may point it elsewhere
+    :param others: further connections, by id
     """
 
     spark: SparkSession
     ledger: Ledger
     dsn: str
     document: Mapping[str, Any]
+    others: Mapping[str, Connection] = field(default_factory=dict)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -70,7 +72,7 @@ class Replication:
         document = copy.deepcopy(dict(self.document))
         for key, value in parts.items():
             document[key] = {**document.get(key, {}), **value} if isinstance(value, dict) else value
-        return Replication(self.spark, self.ledger, self.dsn, document)
+        return replace(self, document=document)
 
     def setup(self, owner: str | None = None) -> Setup:
         """What the use cases need, for an owner of its own."""
@@ -82,6 +84,8 @@ class Replication:
 
     def _connections(self) -> Callable[[str], Connection]:
         def resolve(name: str) -> Connection:
+            if name in self.others:
+                return self.others[name]
             if name != DATABASE:
                 raise ConfigError(f"the connection {name!r} is not defined.")
             return connection_to(self.dsn)

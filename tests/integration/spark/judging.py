@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.kafka.common import COLUMNS
 from airflow_provider_ckpt.connectors.protocols import Shape
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import transform
@@ -37,6 +38,7 @@ class Transform:
     :param keys: of the pipeline's ``transform``
     :param error_handling: of the pipeline
     :param table: DDL of a row source's columns; without it the source gives raw records
+    :param messages: whether raw records are Kafka's messages, with key, headers and timestamp
     """
 
     def __init__(
@@ -46,17 +48,21 @@ class Transform:
         *,
         error_handling: Mapping[str, Any] | None = None,
         table: str | None = None,
+        messages: bool = False,
     ) -> None:
         self._spark = spark
+        self._raw = table is None
         self._ddl = table or "value binary"
-        files, rows = (
-            {"type": "files", "path": "/in"},
-            {"type": "postgres", "connection": "c", "table": "t", "cursor": "id"},
-        )
+        source: dict[str, str] = {"type": "files", "path": "/in"}
+        if table:
+            source = {"type": "postgres", "connection": "c", "table": "t", "cursor": "id"}
+        if messages:
+            self._ddl = ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
+            source = {"type": "kafka", "connection": "c", "topic": "t"}
         self._pipeline = Pipeline.model_validate(
             {
                 "name": "judged",
-                "source": rows if table else files,
+                "source": source,
                 "transform": dict(keys),
                 "sink": {"type": "delta", "path": "/out"},
                 "error_handling": dict(error_handling or {}),
@@ -70,7 +76,7 @@ class Transform:
         marker = (0, 0, None, len(rows), None, *[None] * width)
         frame = self._spark.createDataFrame([*rows, marker], f"{CONTROL}, {self._ddl}")
         fields = transform.parse_schema(self._ddl, "judged").fields
-        shape = Shape(self._ddl == "value binary", [(field.name, field.dataType.simpleString()) for field in fields])
+        shape = Shape(self._raw, [(field.name, field.dataType.simpleString()) for field in fields])
         return transform.apply(frame, self._pipeline, shape)
 
     def rows(self, *records: Sequence[Any]) -> list[Judged]:

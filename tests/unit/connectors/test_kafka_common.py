@@ -1,0 +1,161 @@
+"""A Kafka client is configured by the connection, whose secrets stay in it, and its errors follow their codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from airflow_provider_ckpt.connectors.kafka.common import (
+    Noticed,
+    bootstrap,
+    client_config,
+    codes,
+    error_info,
+    failure,
+    opened,
+    require,
+    timeout,
+)
+from airflow_provider_ckpt.connectors.protocols import Connection, DeadLetter, data_error
+from airflow_provider_ckpt.core.errors import (
+    Action,
+    ConfigError,
+    ErrorInfo,
+    ErrorType,
+    FencedError,
+    KafkaConsumerError,
+    default_action,
+)
+
+SASL = {
+    "bootstrap.servers": "broker:9093",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "ssl.ca.location": "/ca.pem",
+}
+
+
+def connection(**extra: Any) -> Connection:
+    """A Kafka connection with this extra."""
+    return Connection("stream", "kafka", extra=extra)
+
+
+class TestConfiguration:
+    def test_the_extra_is_passed_through_and_what_the_connector_needs_wins(self) -> None:
+        config = client_config(
+            connection(**SASL, **{"isolation.level": "read_uncommitted"}), "me", {"isolation.level": "read_committed"}
+        )
+
+        assert config.items() >= SASL.items()
+        assert (config["client.id"], config["isolation.level"]) == ("me", "read_committed")
+
+    def test_host_and_login_stand_in_where_the_extra_names_neither(self) -> None:
+        plain = Connection("s", "kafka", "broker", 9094, "ann", "secret", extra={"security.protocol": "sasl_ssl"})
+
+        config = client_config(plain, "me")
+
+        assert bootstrap(plain) == config["bootstrap.servers"] == "broker:9094"
+        assert (config["sasl.username"], config["sasl.password"]) == ("ann", "secret")
+
+    def test_a_login_is_not_sent_where_nobody_asks_for_one(self) -> None:
+        assert "sasl.password" not in client_config(Connection("s", "kafka", "b", 1, "ann", "secret"), "me")
+
+    def test_callbacks_of_other_programs_are_left_out(self) -> None:
+        assert "error_cb" not in client_config(connection(**SASL, error_cb="my.module.tell"), "me")
+
+    def test_socket_timeout_says_how_long_a_broker_may_take(self) -> None:
+        assert timeout(connection(**SASL, **{"socket.timeout.ms": "2500"})) == 2.5
+        assert timeout(connection(**SASL)) == 10
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            (None, "the kafka source has no connection"),
+            (Connection("c", "postgres"), "has type 'postgres', not kafka"),
+            (Connection("c", "kafka"), "names no broker"),
+        ],
+    )
+    def test_a_connection_that_cannot_be_is_refused(self, given: Connection | None, message: str) -> None:
+        with pytest.raises(ConfigError, match=message):
+            require(given, "source")
+
+    def test_a_setting_that_is_none_is_named_and_no_secret_is(self) -> None:
+        wrong = connection(**SASL, **{"sasl.passwort": "x", "sasl.password": "hunter2"})
+
+        with pytest.raises(ConfigError, match=r"sasl\.passwort") as caught:
+            opened(Producer, client_config(wrong, "me"), wrong)
+
+        assert "hunter2" not in str(caught.value)
+
+    def test_a_secret_that_an_error_repeats_is_blotted_out(self) -> None:
+        held = Connection("s", "kafka", password="pass-1", extra={**SASL, "ssl.key.password": "pass-2"})
+        error = KafkaError(KafkaError._SSL, "no key for pass-1 or pass-2")
+
+        assert error_info(error, ErrorType.KAFKA_CONSUMER, "reading", held).message.endswith("no key for *** or ***")
+
+
+@pytest.mark.parametrize(
+    ("code", "recoverable", "whole", "action"),
+    [
+        (KafkaError._TRANSPORT, True, True, Action.RETRY),
+        (KafkaError._ALL_BROKERS_DOWN, True, True, Action.RETRY),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, True, True, Action.RETRY),
+        (KafkaError.UNKNOWN_LEADER_EPOCH, True, True, Action.RETRY),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, False, True, Action.HALT),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False, True, Action.HALT),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, False, True, Action.HALT),
+        (KafkaError._BAD_MSG, False, False, Action.HALT),
+    ],
+)
+def test_errors_say_whether_trying_again_helps_and_whether_all_is_out_of_reach(
+    code: int, recoverable: bool, whole: bool, action: Action
+) -> None:
+    info = error_info(KafkaError(code), ErrorType.KAFKA_CONSUMER, "reading", connection(**SASL))
+
+    assert (info.recoverable, info.whole, default_action(info)) == (recoverable, whole, action)
+
+
+def test_a_producer_that_was_fenced_and_a_record_that_does_not_fit_are_told_apart() -> None:
+    fenced = failure(
+        KafkaException(KafkaError(KafkaError._FENCED)), ErrorType.KAFKA_PRODUCER, "committing", connection(**SASL)
+    )
+    unfit = error_info(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), ErrorType.KAFKA_PRODUCER, "", connection(**SASL))
+
+    assert isinstance(fenced, FencedError)
+    assert (unfit.type, default_action(unfit)) == (ErrorType.SERIALIZATION, Action.DEAD_LETTER)
+
+
+def test_silence_is_explained_by_what_the_client_met_meanwhile() -> None:
+    noticed = Noticed()
+    noticed(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    noticed(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+    silence = KafkaException(KafkaError(KafkaError._TIMED_OUT, "timed out"))
+
+    error = failure(silence, ErrorType.KAFKA_CONSUMER, "asking", connection(**SASL), noticed)
+    noticed(KafkaError(KafkaError._AUTHENTICATION, "wrong password"))
+    refused = failure(silence, ErrorType.KAFKA_CONSUMER, "asking", connection(**SASL), noticed)
+
+    assert isinstance(error, KafkaConsumerError)
+    assert error.message == "asking at broker:9093 (connection 'stream'): Connection refused"
+    assert (error.recoverable, refused.recoverable) == (True, False)
+    assert refused.message.endswith("wrong password")
+
+
+def test_every_code_that_is_named_exists() -> None:
+    assert codes("_TRANSPORT UNKNOWN_TOPIC_OR_PART") == {KafkaError._TRANSPORT, KafkaError.UNKNOWN_TOPIC_OR_PART}
+
+
+def test_a_records_own_headers_come_as_text_where_a_sink_has_no_headers() -> None:
+    error: ErrorInfo = data_error(ErrorType.SERIALIZATION, "no")
+    own = (("a", b"x"), ("a", None), ("b", b"\xff"))
+
+    plain = DeadLetter(1, None, b"", error, {"source-topic": "t"})
+    full = DeadLetter(1, None, b"", error, {"source-topic": "t"}, own)
+
+    assert plain.header_texts() == {"source-topic": "t"}
+    assert full.header_texts() == {
+        "source-topic": "t",
+        "original-headers": '[["a", "x"], ["a", null], ["b", null, "/w=="]]',
+    }
