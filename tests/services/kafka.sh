@@ -11,7 +11,7 @@ mkdir -p "$(dirname "$jars")"
 # A repository of its own, since others (Ivy, which Spark uses) trip over what Maven leaves in the common one.
 work=$(mktemp -d "$jars.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-mvn --quiet --batch-mode --file kafka.pom.xml -Dmaven.repo.local="$work/repository" -DincludeScope=runtime \
+mvn --quiet --batch-mode -Dstyle.color=never --file kafka.pom.xml -Dmaven.repo.local="$work/repository" -DincludeScope=runtime \
     -DoutputDirectory="$work/jars" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies >&2
 # Another make may have been faster.
 mv -T "$work/jars" "$jars" 2>/dev/null || [ -d "$jars" ]

@@ -123,6 +123,23 @@ def client_config(connection: Connection, client: str, settings: Mapping[str, An
     }
 
 
+def consumer_config(
+    connection: Connection, client: str, pipeline: str, settings: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The configuration of a consumer that is told what to read and commits nothing.
+
+    :param pipeline: names its group, which a client must have, unless the connection does
+    """
+    own = {
+        "group.id": connection.extra.get("group.id", f"ckpt-{pipeline}"),
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+    }
+    return client_config(connection, client, {**own, **(settings or {})})
+
+
 def timeout(connection: Connection) -> float:
     """Seconds in which a broker has to answer."""
     return float(connection.extra.get("socket.timeout.ms", TIMEOUT * 1000)) / 1000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from airflow_provider_ckpt.connectors.kafka.common import (
     Noticed,
-    client_config,
+    consumer_config,
     error_info,
     failure,
     opened,
@@ -41,11 +41,7 @@ _PAUSE = 0.05
 """Seconds to wait for more messages than there are; then what there is goes on."""
 
 _FETCHING = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
     "enable.partition.eof": True,
-    "auto.offset.reset": "error",
-    "isolation.level": "read_committed",
     "fetch.message.max.bytes": 4 << 20,
     "fetch.queue.backoff.ms": 10,
 }
@@ -117,9 +113,8 @@ class KafkaReader:
         from confluent_kafka import Consumer, TopicPartition
 
         if self._open is None:
-            group = self._connection.extra.get("group.id", f"ckpt-{self._pipeline}")
-            settings = {**_FETCHING, "group.id": group, "error_cb": self._noticed}
-            config = client_config(self._connection, f"ckpt-read:{self._pipeline}", settings)
+            settings = {**_FETCHING, "error_cb": self._noticed}
+            config = consumer_config(self._connection, f"ckpt-read:{self._pipeline}", self._pipeline, settings)
             self._open = opened(Consumer, config, self._connection)
         # Where the last range ended, holes may follow, and what comes behind them is in hand already.
         goes_on = self._free_from is not None and number == self._number and self._free_from <= start <= self._at

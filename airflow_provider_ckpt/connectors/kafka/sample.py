@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.connectors.kafka.common import client_config, opened
+from airflow_provider_ckpt.connectors.kafka.common import consumer_config, opened
 from airflow_provider_ckpt.connectors.protocols import Connection
 
 TARGET = 16 << 20
@@ -11,35 +11,29 @@ TARGET = 16 << 20
 MOST = 50_000
 """Messages in such a batch at most."""
 
-_FEW = 1_000
+FEW = 100
+"""So few messages fit into one batch, whatever their size."""
+
 _SAMPLE = 200
 _WAIT = 1.0
 
 
-def batch_records(connection: Connection, topic: str, number: int, start: int, end: int) -> int:
-    """A good number of messages for batches of a partition.
+def batch_records(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> int:
+    """A good number of messages for a batch, judged by the first of a partition.
 
     :param start: the first offset that will be planned
-    :param end: where the plan ends; so few that they fit into one batch anyway are not looked at
     """
-    if end - start <= _FEW:
-        return _FEW
-    width = _width(connection, topic, number, start)
+    width = _width(connection, pipeline, topic, number, start)
     return max(1, min(MOST, round(TARGET / width))) if width else MOST
 
 
-def _width(connection: Connection, topic: str, number: int, start: int) -> float:
+def _width(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> float:
     """Mean bytes of some messages from ``start`` on, 0 if none came in time."""
     from confluent_kafka import Consumer, TopicPartition
 
-    settings = {
-        "group.id": connection.extra.get("group.id", "ckpt"),
-        "enable.auto.commit": False,
-        "auto.offset.reset": "error",
-        "fetch.message.max.bytes": 1 << 18,
-        "queued.min.messages": 1,
-    }
-    consumer = opened(Consumer, client_config(connection, "ckpt-sample", settings), connection)
+    little = {"fetch.message.max.bytes": 1 << 18, "queued.min.messages": 1}
+    config = consumer_config(connection, f"ckpt-plan:{pipeline}", pipeline, little)
+    consumer = opened(Consumer, config, connection)
     try:
         consumer.assign([TopicPartition(topic, number, start)])
         first = consumer.consume(1, _WAIT)

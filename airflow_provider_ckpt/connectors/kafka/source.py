@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.kafka.common import COLUMNS, require
-from airflow_provider_ckpt.connectors.kafka.sample import batch_records
+from airflow_provider_ckpt.connectors.kafka.sample import FEW, batch_records
 from airflow_provider_ckpt.connectors.kafka.topic import Asking, Bounds, Topic
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
@@ -42,7 +42,7 @@ class KafkaSource:
         self._connection = require(connection, "source")
         self._asking = Asking(self._connection, self._name, f"ckpt-plan:{pipeline.name}", ErrorType.KAFKA_CONSUMER)
         self._id: str | None = None
-        self._sizes: dict[int, int] = {}
+        self._size = 0
 
     def check(self) -> None:
         """Fail clearly if the topic cannot be reached, does not exist or may not be read."""
@@ -162,17 +162,18 @@ class KafkaSource:
         if start >= end:
             return
         number = self._number(todo.partition)
-        size = records or self._size(number, start, end)
+        size = records or self._good_size(number, start, end)
         while start < end:
             span = Range(start, min(start + size, end))
             yield PlannedBatch(todo.partition, span, span.end - span.start)
             start = span.end
 
-    def _size(self, number: int, start: int, end: int) -> int:
-        """How many messages make a good batch, by the size of some."""
-        if number not in self._sizes:
-            self._sizes[number] = batch_records(self._connection, self._name, number, start, end)
-        return self._sizes[number]
+    def _good_size(self, number: int, start: int, end: int) -> int:
+        """How many messages make a good batch, by the size of some of the first partition that is planned."""
+        if end - start <= FEW:
+            return FEW
+        self._size = self._size or batch_records(self._connection, self._pipeline.name, self._name, number, start)
+        return self._size
 
 
 def expired(pipeline: str | None, topic: str, task: BatchTask, start: int | None) -> SourceError:
