@@ -37,6 +37,8 @@ LETTERS = (
 )
 """Which dead letters are meant."""
 
+QUERY = arg("--query", metavar="TEXT", help="that contain this text in their error, bytes or headers")
+
 COMMON = (
     arg(
         "-o",

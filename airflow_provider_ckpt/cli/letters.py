@@ -7,7 +7,7 @@ import json
 import os
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -23,6 +23,7 @@ from airflow_provider_ckpt.core.letters import UNDELIVERED, Entry, Selection, re
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import KeptLetter
     from airflow_provider_ckpt.ledger.letter_views import LetterIndex
+    from airflow_provider_ckpt.replication.setup import Setup
 
 _SHOWN = 100
 
@@ -70,12 +71,10 @@ def show(args: Namespace) -> dict[str, Any]:
     """Dead letters themselves, the oldest first."""
     from airflow_provider_ckpt.cli.setup import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
-    from airflow_provider_ckpt.replication import letters
 
     with open_ledger(args.ledger) as ledger:
         setup = setup_of(args, ledger)
-        found = letters.look(setup, _meant(args, letters.index(setup)))
-        lines = [_letter(entry, kept) for entry, kept in islice(found, args.stop_at or _SHOWN)]
+        lines = [_letter(entry, kept) for entry, kept in islice(_found(args, setup), args.stop_at or _SHOWN)]
     return {"pipeline": args.pipeline, "dead_letters": lines}
 
 
@@ -84,12 +83,11 @@ def export(args: Namespace) -> dict[str, Any]:
     """Write dead letters to a file, as JSON lines that hold their bytes in base64."""
     from airflow_provider_ckpt.cli.setup import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
-    from airflow_provider_ckpt.replication import letters
 
     records = 0
     with open_ledger(args.ledger) as ledger:
         setup = setup_of(args, ledger)
-        found = letters.look(setup, _meant(args, letters.index(setup)))
+        found = _found(args, setup)
         with _new_file(args.to) as file:
             for entry, kept in islice(found, args.stop_at):
                 file.write(json.dumps(_letter(entry, kept), ensure_ascii=True) + "\n")
@@ -115,7 +113,7 @@ def _acted(args: Namespace, kind: ActKind, reason: str | None) -> dict[str, Any]
     from airflow_provider_ckpt.replication import letters
 
     with open_ledger(args.ledger) as ledger:
-        act = letters.act_on(setup_of(args, ledger), kind, _selection(args))
+        act = letters.act_on(setup_of(args, ledger), kind, _selection(args), args.query)
         if not act.letters:
             return _nothing(args, act, reason)
         if kind is ActKind.REPLAY_LETTERS:
@@ -161,6 +159,15 @@ def _meant(args: Namespace, index: LetterIndex) -> Iterable[Entry]:
     """The entries that are meant: those that somebody still has to do something about, or with ``--all`` any."""
     chosen = _selection(args)
     return [entry for entry in index.entries if chosen.names(entry) and (args.all or entry.state in UNDELIVERED)]
+
+
+def _found(args: Namespace, setup: Setup) -> Iterator[tuple[Entry, KeptLetter]]:
+    """The letters that are meant, from the sink."""
+    from airflow_provider_ckpt.replication import letters
+
+    for entry, kept in letters.look(setup, _meant(args, letters.index(setup))):
+        if args.query is None or letters.matches(kept, args.query):
+            yield entry, kept
 
 
 def _letter(entry: Entry, kept: KeptLetter) -> dict[str, Any]:

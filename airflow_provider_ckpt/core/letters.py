@@ -159,18 +159,35 @@ def read_again(entry: Entry, rereads: Iterable[Reread]) -> int | None:
 
 def choose(entries: Iterable[Entry], selection: Selection, rereads: Collection[Reread]) -> list[Letters]:
     """The letters of a selection that may be replayed or discarded, oldest first."""
-    left = selection.stop_at
-    chosen: list[Letters] = []
-    for entry in sorted(entries, key=lambda item: (item.range, item.letters)):
-        if entry.state not in OPEN or not selection.names(entry) or read_again(entry, rereads) is not None:
-            continue
-        letters = entry.letters
-        if left is not None:
-            letters = letters.part(letters.first, min(letters.end, letters.first + left))
-            left -= letters.records
-        if letters.records:
-            chosen.append(letters)
-    return chosen
+    meant = (entry for entry in entries if entry.state in OPEN and selection.names(entry))
+    whole = [entry for entry in meant if read_again(entry, rereads) is None]
+    ordered = (entry.letters for entry in sorted(whole, key=lambda item: (item.range, item.letters)))
+    return list(first_of(ordered, selection.stop_at))
+
+
+def first_of(letters: Iterable[Letters], number: int | None) -> Iterator[Letters]:
+    """The first so many letters; all of them for None."""
+    for item in letters:
+        if number is None:
+            yield item
+        elif number > 0:
+            found = item.part(item.first, min(item.end, item.first + number))
+            number -= found.records
+            yield found
+
+
+def runs_of(letters: Letters, numbers: Iterable[int]) -> list[Letters]:
+    """Those of the letters that are numbered so, as the fewest runs.
+
+    :param numbers: growing, each one of :attr:`Letters.first` to :attr:`Letters.end`
+    """
+    runs: list[Letters] = []
+    for number in numbers:
+        if runs and runs[-1].end == number:
+            runs[-1] = runs[-1].part(runs[-1].first, number + 1)
+        else:
+            runs.append(letters.part(number, number + 1))
+    return runs
 
 
 def move(

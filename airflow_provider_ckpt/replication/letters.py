@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.letters import kept
 from airflow_provider_ckpt.connectors.protocols import KeptLetter, Sink, SinkContext
 from airflow_provider_ckpt.core.acts import Act, ActKind
-from airflow_provider_ckpt.core.letters import UNTYPED, Entry, Selection, choose
+from airflow_provider_ckpt.core.letters import UNTYPED, Entry, Letters, Selection, choose, first_of, runs_of
 from airflow_provider_ckpt.replication.setup import Setup
 
 if TYPE_CHECKING:
@@ -44,15 +45,36 @@ def look(setup: Setup, entries: Iterable[Entry]) -> Iterator[tuple[Entry, KeptLe
                 yield by_letters[letters], letter
 
 
-def act_on(setup: Setup, kind: ActKind, selection: Selection) -> Act:
+def matches(letter: KeptLetter, query: str) -> bool:
+    """Whether a dead letter's error, bytes or headers contain a text."""
+    found = letter.letter
+    wanted = query.encode("utf-8", "surrogateescape")
+    texts = (found.error.message, *found.headers.values())
+    return any(query in text for text in texts) or any(wanted in part for part in (found.key, found.value) if part)
+
+
+def act_on(setup: Setup, kind: ActKind, selection: Selection, query: str | None = None) -> Act:
     """The act of replaying or discarding the letters of a selection that are open now; it may name none.
 
     Where rows replace others by key, a replay begins with the newest letter: of two versions of a row that are both
     parked, it is that one which finds the key absent.
+
+    :param query: only letters that contain this text, see :func:`matches`
     """
     found = index(setup)
-    chosen = choose(found.entries, selection, found.rereads)
+    if query is None:
+        chosen = choose(found.entries, selection, found.rereads)
+    else:
+        meant = choose(found.entries, replace(selection, stop_at=None), found.rereads)
+        chosen = list(first_of(_matching(setup, meant, query), selection.stop_at))
     return Act(kind, letters=tuple(chosen), newest_first=setup.pipeline.sink.mode == "upsert")
+
+
+def _matching(setup: Setup, meant: Iterable[Letters], query: str) -> Iterator[Letters]:
+    with closing(open_sink(setup)) as sink:
+        for letters, found in kept(sink, meant):
+            numbered = enumerate(found, start=letters.first)
+            yield from runs_of(letters, (number for number, letter in numbered if matches(letter, query)))
 
 
 def open_sink(setup: Setup) -> Sink:

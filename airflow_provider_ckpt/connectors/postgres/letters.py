@@ -1,20 +1,62 @@
-"""Dead letters as the Arrow table that goes into ``ckpt_sink_dead_letter`` with their batch, and back from its rows."""
+"""Dead letters on their way into ``ckpt_sink_dead_letter``, in their batch's transaction, and back from its rows."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres.bookkeeping import LETTER_COLUMNS
-from airflow_provider_ckpt.connectors.protocols import DeadLetter, KeptLetter, SinkContext
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.connectors.postgres.bookkeeping import DEAD_LETTER, LETTER_COLUMNS, Bookkeeping
+from airflow_provider_ckpt.connectors.postgres.common import error_info
+from airflow_provider_ckpt.connectors.protocols import Content, DeadLetter, KeptLetter, SinkContext
+from airflow_provider_ckpt.core.batch import Instruction
+from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.letters import AttemptKey
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+NO_DEAD_LETTERS = "dead_letter_queue.enabled is false, so nothing of the batch was sent"
+
+
+def refusal(task: BatchTask, content: Content, *, dead_letters: bool) -> ErrorInfo | None:
+    """Why a batch must not be sent: its counts do not add up, or it needs dead letters that the pipeline forbids."""
+    counts = content.counts()
+    if not counts.balanced:
+        return ErrorInfo(
+            ErrorType.GENERIC,
+            f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
+            f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent",
+        )
+    if content.letters and not dead_letters and task.instruction is Instruction.DELIVER:
+        first = content.letters[0]
+        return replace(first.error, message=f"position {first.position}: {first.error.message}; {NO_DEAD_LETTERS}")
+    return None
+
+
+def write_letters(
+    cursor: Any, task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter], books: Bookkeeping
+) -> None:
+    """Write the letters of one attempt in its transaction.
+
+    :param cursor: an ADBC cursor
+    :raises DeadLetterQueueError: if they cannot be written, and a new connection would not help
+    """
+    from adbc_driver_manager import Error
+
+    try:
+        cursor.adbc_ingest(
+            DEAD_LETTER, letter_table(task, context, letters), mode="append", db_schema_name=books.schema
+        )
+    except Error as error:
+        info = error_info(error, ErrorType.DEAD_LETTER_QUEUE, f"writing dead letters of {task.key}")
+        if info.recoverable or info.sqlstate is None:
+            raise
+        raise DeadLetterQueueError(info.message, sqlstate=info.sqlstate) from error
 
 
 def letter_table(task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter]) -> pa.Table:

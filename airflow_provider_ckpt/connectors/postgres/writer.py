@@ -8,30 +8,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
-    DEAD_LETTER,
     Bookkeeping,
     receipt_of,
     session_prefix,
 )
 from airflow_provider_ckpt.connectors.postgres.claim import begin, fenced
-from airflow_provider_ckpt.connectors.postgres.common import (
-    error_info,
-    open_adbc,
-    raised,
-    require,
-    sqlstate_of,
-)
-from airflow_provider_ckpt.connectors.postgres.letters import letter_table
+from airflow_provider_ckpt.connectors.postgres.common import error_info, open_adbc, raised, require, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.letters import NO_DEAD_LETTERS, refusal, write_letters
 from airflow_provider_ckpt.connectors.postgres.rows import CHECK, Rows, deliver_with_care
 from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe
-from airflow_provider_ckpt.connectors.protocols import Connection, Content, DeadLetter, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Connection, Content, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import (
     CkptError,
@@ -80,9 +73,9 @@ class PostgresWriter:
         """Claim the task's verdict and have its effect; see :meth:`Writer.deliver`."""
         from adbc_driver_manager import Error
 
-        refusal = self._refusal(task, content)
-        if refusal is not None:
-            return _failed(task, refusal)
+        refused = refusal(task, content, dead_letters=self._dead_letters)
+        if refused is not None:
+            return _failed(task, refused)
         try:
             return self._with_letters(task, content)
         except FencedError:
@@ -101,19 +94,6 @@ class PostgresWriter:
             self._open.close()
         self._open = self._cursor = self._target = None
         self._senders.clear()
-
-    def _refusal(self, task: BatchTask, content: Content) -> ErrorInfo | None:
-        counts = content.counts()
-        if not counts.balanced:
-            return ErrorInfo(
-                ErrorType.GENERIC,
-                f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
-                f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent",
-            )
-        if content.letters and not self._dead_letters and task.instruction is Instruction.DELIVER:
-            first = content.letters[0]
-            return replace(first.error, message=f"position {first.position}: {first.error.message}; {_NO_DEAD_LETTERS}")
-        return None
 
     def _with_letters(self, task: BatchTask, content: Content) -> Outcome:
         """The batch, tried again from its start while nothing but its dead letters is in the way."""
@@ -159,7 +139,7 @@ class PostgresWriter:
                 counts = self._recount(task, content, len(own), books)
                 letters = [*letters, *own]
         if letters:
-            self._write_letters(task, letters, books)
+            write_letters(self._cursor, task, self._context, letters, books)
         self._run(f"{CHECK}; COMMIT")
         types = Counter(letter.error.type.value for letter in letters)
         return Outcome(task.key, task.attempt, outcome, receipt=replace(receipt, counts=counts), letters=dict(types))
@@ -208,7 +188,7 @@ class PostgresWriter:
 
     def _refused(self, task: BatchTask, error: Exception) -> CkptError:
         info = error_info(error, ErrorType.SINK, f"delivering {task.key} {task.range} to {self._name}")
-        return raised(replace(info, message=f"{info.message}; {_NO_DEAD_LETTERS}"))
+        return raised(replace(info, message=f"{info.message}; {NO_DEAD_LETTERS}"))
 
     def _recount(self, task: BatchTask, content: Content, own: int, books: Bookkeeping) -> Counts:
         counts = content.counts(own)
@@ -218,19 +198,6 @@ class PostgresWriter:
             )
         adbc_fetch(self._cursor)(books.recount, [*self._key_of(task), counts.delivered, counts.dead_lettered])
         return counts
-
-    def _write_letters(self, task: BatchTask, letters: Sequence[DeadLetter], books: Bookkeeping) -> None:
-        from adbc_driver_manager import Error
-
-        try:
-            self._cursor.adbc_ingest(
-                DEAD_LETTER, letter_table(task, self._context, letters), mode="append", db_schema_name=books.schema
-            )
-        except Error as error:
-            info = error_info(error, ErrorType.DEAD_LETTER_QUEUE, f"writing dead letters of {task.key}")
-            if info.recoverable or info.sqlstate is None:
-                raise
-            raise DeadLetterQueueError(info.message, sqlstate=info.sqlstate) from error
 
     def _connect(self) -> Table:
         if self._open is None:
@@ -286,9 +253,6 @@ class PostgresWriter:
         if held and held[0][0] > self._context.epoch:
             raise fenced(self._context, held[0][0]) from error
         return replace(error_info(error, ErrorType.SINK, doing, lost=True), whole=False)
-
-
-_NO_DEAD_LETTERS = "dead_letter_queue.enabled is false, so nothing of the batch was sent"
 
 
 def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:

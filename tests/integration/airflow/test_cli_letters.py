@@ -134,6 +134,19 @@ def test_a_replay_goes_through_the_mended_pipeline_once(ckpt: Ckpt, events: Even
     assert ckpt.json("audit", "events")["ok"] is True
 
 
+def test_a_selection_by_what_the_letters_hold(ckpt: Ckpt, events: Events) -> None:
+    shown = ckpt.json("dlq", "show", "events", "--query", "x1")["dead_letters"]
+    events.declare("cast(replace(id, 'x', '') as int)")
+
+    said = ckpt.json("dlq", "replay", "events", "--query", "x1", "--stop-at", "3")
+    events.run()
+
+    assert [letter["value"] for letter in shown] == [f'{{"id": "x{n}"}}' for n in (1, 13, 17)]
+    assert said["records"] == 3
+    assert {1, 13, 17} <= set(events.ids())
+    assert not {5, 9} & set(events.ids())
+
+
 def test_what_fails_again_is_parked_again(ckpt: Ckpt, events: Events) -> None:
     ckpt.json("dlq", "replay", "events", "--type", "MessageDeserialization")
     events.run()

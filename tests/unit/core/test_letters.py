@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -21,8 +22,10 @@ from airflow_provider_ckpt.core.letters import (
     Reread,
     Selection,
     choose,
+    first_of,
     move,
     read_again,
+    runs_of,
 )
 from airflow_provider_ckpt.core.machine import PipelineMachine
 from airflow_provider_ckpt.core.partition import Partition
@@ -150,6 +153,19 @@ def test_a_replay_numbers_every_letter_once_however_it_is_cut(
 
     assert found == expected
     assert Replay.from_json(replay.to_json()) == replay
+
+
+@given(st.sets(st.integers(5, 24)), st.integers(0, 25))
+def test_runs_and_the_first_of_them_keep_every_number(numbers: set[int], stop_at: int) -> None:
+    runs = runs_of(letters(0, 20, first=5), sorted(numbers))
+
+    def named(found: list[Letters]) -> list[int]:
+        return [number for run in found for number in range(run.first, run.end)]
+
+    assert named(runs) == sorted(numbers)
+    assert named(list(first_of(runs, stop_at))) == sorted(numbers)[:stop_at]
+    assert list(first_of(runs, None)) == runs
+    assert all(one.end < other.first for one, other in pairwise(runs))
 
 
 def test_a_replay_is_a_side_partition_of_its_own_for_each_source() -> None:
