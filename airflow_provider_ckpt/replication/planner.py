@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.records import PartitionRecord
 
 
-_LETTERS = 1000
-"""Dead letters in one batch, where the pipeline names no number: each batch reads and isolates its own."""
+_LETTERS = 10_000
+"""Dead letters in one batch, where the pipeline names no number."""
 
 
 class Planner:

@@ -1,0 +1,154 @@
+"""Dead letters read again: rows of every type come back as they were, and what is no record any more says why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ckpt.connectors.protocols import POSITION, DeadLetter, KeptLetter, Reader, Shape, Sink
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
+from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Replay
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.spark import originals
+from airflow_provider_ckpt.spark.letters import LetterReader, detail
+
+KEY = BatchKey(1, "t", 4)
+SOURCE = AttemptKey(KEY, 1, 1)
+BAD = ErrorInfo(ErrorType.SINK, "too long", sqlstate="22001")
+LATER = ErrorInfo(ErrorType.SINK, "still too long")
+TYPES = {
+    "flag": ("boolean", pa.bool_(), True),
+    "small": ("smallint", pa.int16(), -3),
+    "number": ("int", pa.int32(), 7),
+    "big": ("bigint", pa.int64(), 2**62),
+    "ratio": ("double", pa.float64(), 0.1),
+    "name": ("string", pa.string(), 'é"\n\\x00'),
+    "code": ("binary", pa.binary(), b"\x00\xff"),
+    "day": ("date", pa.date32(), date(2024, 2, 29)),
+    "at": ("timestamp", pa.timestamp("us", "UTC"), datetime(2024, 1, 1, 12, 0, 0, 123456, UTC)),
+    "local": ("timestamp_ntz", pa.timestamp("us"), datetime(1, 1, 1, 0, 0, 0, 1)),
+    "price": ("decimal(38,4)", pa.decimal128(38, 4), Decimal("-12345678901234567890.1234")),
+}
+ROWS = Shape(raw=False, columns=[(name, kind) for name, (kind, _, _) in TYPES.items()])
+RAW = Shape(raw=True, columns=[("key", "binary"), ("value", "binary")])
+
+
+class Kept:
+    """A sink that keeps these letters, of one attempt."""
+
+    def __init__(self, *letters: DeadLetter) -> None:
+        self._letters = letters
+
+    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+        for source in sources:
+            assert source == SOURCE
+            yield from (KeptLetter(source, letter, datetime(2024, 1, 1, tzinfo=UTC)) for letter in self._letters)
+
+    def close(self) -> None:
+        pass
+
+
+def letter(position: int, value: bytes | None, key: bytes | None = None) -> DeadLetter:
+    return DeadLetter(position, key, value, BAD, {"x-ckpt-source-position": str(position)})
+
+
+def reader(shape: Shape, *letters: DeadLetter) -> LetterReader:
+    """A reader whose source is never asked."""
+    return LetterReader(cast("Reader", None), lambda: cast("Sink", Kept(*letters)), shape)
+
+
+def task(records: int, *, first: int = 0, newest_first: bool = False) -> BatchTask:
+    """A batch of a replay of so many letters."""
+    replay = Replay((Letters(KEY, "Sink", first, records, 1, 1),), newest_first)
+    placed = list(replay.within(Range(0, records)))
+    return BatchTask(BatchKey(2, "dlq:2:t", 0), Range(0, records), 1, detail=detail(placed, newest_first=newest_first))
+
+
+def table(found: Iterator[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(list(found))
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_row_of_every_type_comes_back_as_it_was(empty: bool) -> None:
+    row: Mapping[str, Any] = {name: None if empty else value for name, (_, _, value) in TYPES.items()}
+
+    found = table(reader(ROWS, letter(40, originals.row_json(row))).read(task(1)))
+
+    assert found.schema == pa.schema([(POSITION, pa.int64()), *((name, kind) for name, (_, kind, _) in TYPES.items())])
+    assert found.to_pylist() == [{POSITION: 0, **row}]
+
+
+def test_raw_records_keep_their_very_bytes_and_are_numbered_anew() -> None:
+    letters = [letter(40 + n, b"\xff%d" % n, b"k%d" % n) for n in range(5)]
+
+    oldest = table(reader(RAW, *letters).read(task(3, first=1)))
+    newest = table(reader(RAW, *letters).read(task(3, first=1, newest_first=True)))
+
+    assert oldest.to_pylist() == [{POSITION: n - 1, "key": b"k%d" % n, "value": b"\xff%d" % n} for n in (1, 2, 3)]
+    assert newest.column("value").to_pylist() == [b"\xff3", b"\xff2", b"\xff1"]
+    assert newest.column(POSITION).to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"[1]",
+        b"not a row",
+        b'{"id": "seven"}',
+        b'{"id": 99999999999}',
+        b'{"day": "infinity"}',
+        b'{"price": "NaN dollars"}',
+        b'{"code": "\\\\xzz"}',
+    ],
+)
+def test_what_is_no_record_any_more_is_left_out_and_parked_again(value: bytes | None) -> None:
+    shape = Shape(raw=False, columns=[("id", "int"), ("day", "date"), ("price", "decimal(9,2)"), ("code", "binary")])
+    again = reader(shape, letter(40, b'{"id": 1}'), letter(41, value), letter(42, b'{"id": 3, "new": 0}'))
+    batch = task(3)
+
+    found = table(again.read(batch))
+    (left_out,) = originals.left_out(again, batch)
+
+    assert found.select([POSITION, "id"]).to_pylist() == [{POSITION: 0, "id": 1}, {POSITION: 2, "id": 3}]
+    assert (left_out.position, left_out.value, left_out.error.type) == (1, value, ErrorType.SERIALIZATION)
+    assert left_out.error.message.startswith("cannot be made a record again: ")
+    assert left_out.headers == {"x-ckpt-source-position": "41"}
+
+
+def test_a_letter_that_fails_again_keeps_its_bytes_not_what_they_were_read_as() -> None:
+    written = b'{ "id": 1.0,   "id": 2 }'
+    shape = Shape(raw=False, columns=[("id", "double")])
+    again = reader(shape, letter(40, written), letter(41, b'{"id": 3}'))
+    batch = task(2)
+    rows = table(again.read(batch))
+
+    reread = originals.reread(again, batch, {0: LATER}, raw=False)
+    from_rows = originals.from_rows(again, batch, rows, {0: LATER}, raw=False)
+    whole = originals.of_all(again, batch, LATER, raw=False)
+
+    assert reread == from_rows == whole[:1]
+    assert (reread[0].value, reread[0].position, reread[0].error) == (written, 0, LATER)
+    assert [found.position for found in whole] == [0, 1]
+
+
+def test_letters_that_the_sink_has_lost_fail_the_batch() -> None:
+    with pytest.raises(SinkError, match="holds 1 of 2 dead letters"):
+        list(reader(RAW, letter(40, b"{}")).read(task(2)))
+
+
+def test_letters_of_other_types_are_passed_over() -> None:
+    other = DeadLetter(39, None, b"other", ErrorInfo(ErrorType.IO, "gone"), {})
+
+    found = table(reader(RAW, other, letter(40, b"mine")).read(task(1)))
+
+    assert found.column("value").to_pylist() == [b"mine"]
+    assert json.dumps(task(1).to_json())
