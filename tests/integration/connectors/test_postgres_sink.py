@@ -17,6 +17,7 @@ from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
 from airflow_provider_ckpt.connectors.protocols import Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError, SinkError
+from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from tests.integration.connectors.conformance_sink import (
     LEDGER,
     Run,
@@ -219,7 +220,7 @@ class TestBookkeeping:
             thread.join()
 
         assert failures == []
-        assert scalar(harness.dsn, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'ckpt_sink_%'") == 3
+        assert scalar(harness.dsn, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'ckpt_sink_%'") == 4
 
     def test_it_stands_in_the_target_s_schema(self, postgres_database: str) -> None:
         schema = 'we"ird {0} %s'
@@ -239,8 +240,11 @@ class TestBookkeeping:
             assert outcome.outcome is AttemptOutcome.DELIVERED
             assert [receipt.key.seq for receipt in sink.receipts({})] == [0]
             assert sink.target_rows() == 9
+            assert len(list(sink.letters([AttemptKey(task(0).key, 1, 1)]))) == 1
+            sink.keep_replay("dlq:2:p", Replay(()))
+            assert sink.replays(["dlq:2:p"]) == {"dlq:2:p": Replay(())}
         found = execute(postgres_database, "SELECT schemaname FROM pg_tables WHERE tablename LIKE 'ckpt_sink_%'")
-        assert found == [(schema,)] * 3
+        assert found == [(schema,)] * 4
 
     def test_who_may_not_create_it_is_told_what_to_grant(
         self, harness: TargetHarness, postgres_server: PostgresServer
