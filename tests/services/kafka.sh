@@ -11,7 +11,8 @@ mkdir -p "$(dirname "$jars")"
 # A repository of its own, since others (Ivy, which Spark uses) trip over what Maven leaves in the common one.
 work=$(mktemp -d "$jars.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-mvn --quiet --batch-mode -Dstyle.color=never --file kafka.pom.xml -Dmaven.repo.local="$work/repository" -DincludeScope=runtime \
-    -DoutputDirectory="$work/jars" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies >&2
+mvn --batch-mode --file kafka.pom.xml -Dmaven.repo.local="$work/repository" -DincludeScope=runtime \
+    -DoutputDirectory="$work/jars" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
+    >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 # Another make may have been faster.
 mv -T "$work/jars" "$jars" 2>/dev/null || [ -d "$jars" ]
