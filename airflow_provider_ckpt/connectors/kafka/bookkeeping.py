@@ -1,0 +1,146 @@
+"""What the receipts topic holds: the epochs of the fence, the transactional ids in use, and a receipt for each batch.
+
+The topic is compacted and has one partition. A record's key says what it is, so a later record of the same key stands
+for an earlier one. Epochs and ids are written outside transactions, receipts in the transaction of their batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+
+PREFIX = "ckpt-receipts."
+"""Of the receipts topics' names, so that rights can be granted to all of them at once."""
+
+DEMANDED = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
+"""Settings without which receipts could get lost, and with them the knowledge of what was delivered."""
+
+CREATED_WITH = {**DEMANDED, "segment.bytes": str(16 << 20)}
+"""Settings of a topic that the sink creates: the newest segment is never compacted, so it is kept small."""
+
+
+class Kind(StrEnum):
+    """What a record says."""
+
+    EPOCH = "epoch"
+    ID = "id"
+    RECEIPT = "receipt"
+
+
+class UsedId(NamedTuple):
+    """A transactional id that lanes of an epoch may use."""
+
+    epoch: int
+    partition: str
+
+
+def receipts_topic(pipeline: str) -> str:
+    """The receipts topic of a pipeline."""
+    return f"{PREFIX}{pipeline}"
+
+
+def transactional_id(context: SinkContext, partition: str) -> str:
+    """The one transactional id of a source partition: whoever initialises it ends whoever used it before."""
+    return f"ckpt/{context.ledger}/{context.pipeline}/{partition}"
+
+
+def epoch_key(ledger: str, epoch: int) -> bytes:
+    """The key of an epoch's record. Each epoch has its own: the highest counts, whichever was written last."""
+    return _text([Kind.EPOCH, ledger, epoch])
+
+
+def id_key(ledger: str, used: UsedId) -> bytes:
+    """The key of a record that says that an epoch's lanes may use a transactional id."""
+    return _text([Kind.ID, ledger, *used])
+
+
+def receipt_key(ledger: str, key: BatchKey) -> bytes:
+    """The key of a batch's receipt."""
+    return _text([Kind.RECEIPT, ledger, *key.to_json()])
+
+
+def receipt_value(receipt: Receipt) -> bytes:
+    """A receipt's value."""
+    return _text(receipt.to_json())
+
+
+def moment_value(at: datetime) -> bytes:
+    """The value of an epoch's or an id's record: when it was written, for people."""
+    return _text({"at": at.isoformat()})
+
+
+def _text(data: object) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+@dataclass(slots=True)
+class Books:
+    """What was read of a receipts topic, as far as one ledger wants to know.
+
+    :param ledger: whose receipts and ids to keep
+    :param partition: keep this source partition's receipts alone; all by default
+    """
+
+    ledger: str
+    partition: str | None = None
+    epochs: dict[str, set[int]] = field(default_factory=dict)
+    ids: set[UsedId] = field(default_factory=set)
+    receipts: dict[BatchKey, bytes] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> int:
+        """The ledger's highest epoch, 0 if there is none."""
+        return max(self.epochs.get(self.ledger, ()), default=0)
+
+    @property
+    def highest(self) -> int:
+        """The highest epoch of all ledgers, 0 if there is none."""
+        return max((epoch for epochs in self.epochs.values() for epoch in epochs), default=0)
+
+    @property
+    def ledgers(self) -> frozenset[str]:
+        """All ledgers that have an epoch here; nobody writes a receipt without one."""
+        return frozenset(ledger for ledger, epochs in self.epochs.items() if epochs)
+
+    def take(self, key: bytes | None, value: bytes | None) -> None:
+        """Note one record, in the topic's order; one without a value takes back what stood under its key."""
+        kind, ledger, *rest = json.loads(key or b"")
+        if kind == Kind.EPOCH:
+            _note(self.epochs.setdefault(ledger, set()), rest[0], value)
+        elif ledger == self.ledger and kind == Kind.ID:
+            _note(self.ids, UsedId(*rest), value)
+        elif ledger == self.ledger and kind == Kind.RECEIPT and self.partition in (None, rest[1]):
+            batch = BatchKey.from_json(rest)
+            if value is None:
+                self.receipts.pop(batch, None)
+            else:
+                self.receipts.setdefault(batch, value)
+
+    def receipt(self, key: BatchKey) -> Receipt | None:
+        """The receipt of a batch, if it has one."""
+        value = self.receipts.get(key)
+        return None if value is None else Receipt.from_json(json.loads(value))
+
+    def in_order(self) -> Iterator[Receipt]:
+        """All receipts, in the order of their keys."""
+        for key in sorted(self.receipts):
+            yield Receipt.from_json(json.loads(self.receipts[key]))
+
+    def below(self, epoch: int) -> Iterable[bytes]:
+        """The keys of what a fence at an epoch makes superfluous: older epochs, and ids that only they used."""
+        yield from (epoch_key(self.ledger, older) for older in self.epochs.get(self.ledger, ()) if older < epoch)
+        yield from (id_key(self.ledger, used) for used in self.ids if used.epoch < epoch)
+
+
+def _note(found: set[Any], item: object, value: bytes | None) -> None:
+    if value is None:
+        found.discard(item)
+    else:
+        found.add(item)

@@ -1,0 +1,163 @@
+"""The controlling half of the kafka sink: checks the topics, keeps the fence, reads receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
+    Books,
+    epoch_key,
+    moment_value,
+    receipts_topic,
+    transactional_id,
+)
+from airflow_provider_ckpt.connectors.kafka.common import require, timeout
+from airflow_provider_ckpt.connectors.kafka.outgoing import refuse_misfits
+from airflow_provider_ckpt.connectors.kafka.reading import Reading
+from airflow_provider_ckpt.connectors.kafka.transactions import Transactions, note, transaction_seconds
+from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
+from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.errors import ConfigError, FencedError
+from airflow_provider_ckpt.core.receipts import Known
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_AT_ONCE = 8
+"""How many transactional ids the fence initialises at the same time: each takes a few round trips."""
+
+
+class KafkaSink:
+    """See :class:`~airflow_provider_ckpt.connectors.protocols.Sink`."""
+
+    exactly_once = True
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        assert pipeline.sink.topic is not None
+        self._pipeline = pipeline
+        self._name = pipeline.sink.topic
+        self._connection = require(connection, "sink")
+        self._context = context
+        self._receipts = receipts_topic(context.pipeline)
+        self._seconds = timeout(self._connection)
+        self._topics: WrittenTopics | None = None
+
+    def check(self) -> None:
+        """Fail clearly if the topics do not fit; create those for receipts and dead letters. See :meth:`Sink.check`."""
+        self._refuse_circles()
+        target = self._ask().find(self._name)
+        if target is None:
+            raise ConfigError(
+                f"target topic {self._name} does not exist in connection {self._connection.id!r}.",
+                pipeline=self._pipeline.name,
+                hint="Create it, or check sink.topic.",
+            )
+        self._ask().receipts(self._receipts, target)
+        if self._pipeline.dead_letter_queue.enabled:
+            self._ask().letters(self._pipeline.dead_letter_queue.topic, target)
+
+    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
+        """See :meth:`Sink.fits`; ``outgoing.py`` holds the rules."""
+        refuse_misfits(columns, self._pipeline.sink.key, self._pipeline.name)
+
+    def claims(self) -> Claims:
+        """Whose epochs are there; every receipt has one. See :meth:`Sink.claims`."""
+        if not self._kept():
+            return Claims()
+        with closing(self._reading(committed=False)) as reading:
+            self._to_end(reading)
+            return Claims(reading.books.highest, reading.books.ledgers)
+
+    def fence(self, epoch: int) -> None:
+        """Note the epoch, then end whoever may still write under an older one. See :meth:`Sink.fence`.
+
+        A lane notes the transactional id that it is going to use, initialises it, and reads epochs after that. So a
+        lane that this has not ended, because its id was not noted yet, finds the newer epoch and stops.
+        """
+        with closing(self._reading(committed=False)) as reading:
+            books = reading.books
+            self._to_end(reading)
+            self._refuse_older(books, epoch)
+            now = moment_value(datetime.now(UTC))
+            note(self._connection, self._receipts, [(epoch_key(self._context.ledger, epoch), now)])
+            self._to_end(reading)
+            self._refuse_older(books, epoch)
+            self._end_users([used.partition for used in books.ids])
+            note(self._connection, self._receipts, [(key, None) for key in books.below(epoch)])
+
+    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+        """This ledger's receipts that are news; see :meth:`Sink.receipts`."""
+        if not self._kept():
+            return
+        with closing(self._reading(committed=True)) as reading:
+            self._to_end(reading)
+            books = reading.books
+        nowhere = Known(0, 0)
+        for receipt in books.in_order():
+            key = receipt.key
+            if not known.get(key.partition, nowhere).covers(key.generation, receipt.range.end):
+                yield receipt
+
+    def target_rows(self) -> int | None:
+        """None: a topic's offsets count records that were taken back, and the marks of transactions, too."""
+        return None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._topics = None
+
+    def _ask(self) -> WrittenTopics:
+        if self._topics is None:
+            self._topics = WrittenTopics(self._connection, self._pipeline.name)
+        return self._topics
+
+    def _refuse_circles(self) -> None:
+        """Fail if a topic would be written for two reasons, or be read and written."""
+        source, letters = self._pipeline.source, self._pipeline.dead_letter_queue
+        named = {"sink.topic": self._name, "the receipts topic": self._receipts}
+        if letters.enabled:
+            named["dead_letter_queue.topic"] = letters.topic
+        if source.type == "kafka" and source.connection == self._pipeline.sink.connection:
+            named["source.topic"] = source.topic or ""
+        for name in set(named.values()):
+            same = [what for what, topic in named.items() if topic == name]
+            if len(same) > 1:
+                raise ConfigError(
+                    f"{' and '.join(same)} are the same topic, {name}.",
+                    pipeline=self._pipeline.name,
+                    hint="Name a topic of its own for each.",
+                )
+
+    def _kept(self) -> WrittenTopic | None:
+        return self._ask().find(self._receipts)
+
+    def _reading(self, *, committed: bool) -> Reading:
+        return Reading(self._connection, self._receipts, Books(self._context.ledger), committed=committed)
+
+    def _to_end(self, reading: Reading) -> None:
+        end = self._ask().end(self._receipts)
+        reading.to(end, self._seconds + transaction_seconds(self._connection))
+
+    def _refuse_older(self, books: Books, epoch: int) -> None:
+        if books.newest > epoch:
+            raise FencedError(
+                f"the sink holds epoch {books.newest} of this pipeline, so epoch {epoch} may not write any more.",
+                pipeline=self._pipeline.name,
+                hint="A newer run has taken over; nothing needs to be done.",
+            )
+
+    def _end_users(self, partitions: Sequence[str]) -> None:
+        """Initialise the transactional ids of source partitions, which ends whoever uses them."""
+        wanted = sorted(set(partitions))
+
+        def end(partition: str) -> None:
+            Transactions(self._connection, transactional_id(self._context, partition), self._receipts).close()
+
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ckpt-fence") as pool:
+            for done in [pool.submit(end, partition) for partition in wanted]:
+                done.result()

@@ -1,0 +1,292 @@
+"""The writing half of the kafka sink: a batch's rows, dead letters and receipt in one producer transaction.
+
+A lane holds one source partition at a time. After any failure it lets go of it, so that what became of the transaction
+is read from the receipts topic and never guessed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.kafka.bookkeeping import receipt_key, receipt_value, receipts_topic
+from airflow_provider_ckpt.connectors.kafka.common import error_info, require
+from airflow_provider_ckpt.connectors.kafka.lane import Hold, epochs_now, refuse_if_fenced
+from airflow_provider_ckpt.connectors.kafka.letters import letter_headers
+from airflow_provider_ckpt.connectors.kafka.limits import doubtful, impossible
+from airflow_provider_ckpt.connectors.kafka.outgoing import Messages, messages_of
+from airflow_provider_ckpt.connectors.kafka.sending import Sender
+from airflow_provider_ckpt.connectors.kafka.transactions import superseded
+from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
+from airflow_provider_ckpt.connectors.protocols import Connection, Content, DeadLetter, SinkContext
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.errors import (
+    CkptError,
+    DeadLetterQueueError,
+    ErrorInfo,
+    ErrorType,
+    FencedError,
+    SinkError,
+)
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, KafkaException
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_VERDICTS = {
+    Instruction.DELIVER: Verdict.DELIVERED,
+    Instruction.REJECT: Verdict.REJECTED,
+    Instruction.VOID: Verdict.VOID,
+}
+_LETTER_PAUSE = 1.0
+
+
+class _UnfitError(Exception):
+    """The broker refused some records; the transaction is gone."""
+
+    def __init__(self, refused: Mapping[int, ErrorInfo]) -> None:
+        super().__init__()
+        self.refused = refused
+
+
+class _LettersError(Exception):
+    """The broker refused a dead letter; the transaction is gone."""
+
+    def __init__(self, letter: DeadLetter, error: KafkaError) -> None:
+        super().__init__()
+        self.letter = letter
+        self.error = error
+
+
+class KafkaWriter:
+    """See :class:`~airflow_provider_ckpt.connectors.protocols.Writer`."""
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        assert pipeline.sink.topic is not None
+        self._pipeline = pipeline
+        self._name = pipeline.sink.topic
+        self._connection = require(connection, "sink")
+        self._context = context
+        self._receipts = receipts_topic(context.pipeline)
+        self._topics: WrittenTopics | None = None
+        self._target: WrittenTopic | None = None
+        self._hold: Hold | None = None
+
+    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+        """Claim the task's verdict and have its effect; see :meth:`Writer.deliver`."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self._refuse_imbalance(task, content)
+            receipt = self._held(task.key.partition).receipt(task.key)
+            if receipt is not None:
+                outcome = AttemptOutcome(receipt.verdict.value)
+                return Outcome(task.key, task.attempt, outcome, receipt=receipt, found=True)
+            return self._persist(task, content)
+        except FencedError:
+            self.close()
+            raise
+        except CkptError as error:
+            self.close()
+            return _failed(task, error.info)
+        except KafkaException as error:
+            return _failed(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._let_go()
+        self._topics = self._target = None
+
+    def _let_go(self) -> None:
+        if self._hold is not None:
+            self._hold.close()
+            self._hold = None
+
+    def _held(self, partition: str) -> Hold:
+        if self._hold is not None and self._hold.partition != partition:
+            self._let_go()
+        if self._hold is None:
+            target = self._described()
+            assert self._topics is not None
+            self._hold = Hold(self._connection, self._topics, self._context, partition, target.max_bytes)
+        return self._hold
+
+    def _described(self) -> WrittenTopic:
+        if self._topics is None:
+            self._topics = WrittenTopics(self._connection, self._pipeline.name)
+        self._target = self._target or self._topics.find(self._name)
+        if self._target is None:
+            raise SinkError(
+                f"target topic {self._name} does not exist in connection {self._connection.id!r}.",
+                hint="It was there when the run began; create it again and start a new run.",
+            )
+        return self._target
+
+    def _persist(self, task: BatchTask, content: Content) -> Outcome:
+        """Try without the records that were refused until none is, and as often as dead letters may be refused."""
+        messages = messages_of(content.rows, self._pipeline.sink.key)
+        bad = impossible(messages, self._described())
+        refusals = 0
+        while True:
+            try:
+                return self._transaction(task, content, messages, bad)
+            except _UnfitError as unfit:
+                bad = {**bad, **unfit.refused}
+            except _LettersError as failure:
+                refusals += 1
+                if refusals > self._pipeline.dead_letter_queue.max_dlq_retries:
+                    raise self._undeliverable(task, failure) from None
+                time.sleep(_LETTER_PAUSE)
+            # The client has numbered messages that the broker never took, so its next transaction would fail too.
+            self._let_go()
+            receipt = self._held(task.key.partition).receipt(task.key)
+            assert receipt is None, "an aborted transaction left a receipt"
+
+    def _transaction(
+        self, task: BatchTask, content: Content, messages: Messages, bad: Mapping[int, ErrorInfo]
+    ) -> Outcome:
+        messages, letters = self._sorted_out(task, content, messages, bad)
+        verdict = _VERDICTS[task.instruction]
+        counts = content.counts(len(letters) - len(content.letters))
+        now = datetime.now(UTC)
+        receipt = Receipt(task.key, task.range, verdict, self._context.epoch, task.attempt, counts, now, task.bound)
+        hold = self._held(task.key.partition)
+        transactions, producer = hold.transactions, hold.transactions.producer
+        producer.begin_transaction()
+        try:
+            self._send_rows(messages)
+            self._send_letters(task, letters, now)
+            # Last, so that it hides as little as can be from who reads receipts up to the last stable offset.
+            producer.produce(self._receipts, receipt_value(receipt), receipt_key(self._context.ledger, task.key), 0)
+            transactions.commit()
+        except BaseException:
+            transactions.abort()
+            raise
+        hold.claimed(receipt)
+        types = Counter(letter.error.type.value for letter in letters)
+        return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, letters=dict(types))
+
+    def _sorted_out(
+        self, task: BatchTask, content: Content, messages: Messages, bad: Mapping[int, ErrorInfo]
+    ) -> tuple[Messages, list[DeadLetter]]:
+        """The messages that are to be sent, and the batch's dead letters.
+
+        :raises CkptError: if there are bad records and no dead letters are allowed
+        """
+        if not bad:
+            return messages, content.letters
+        if not self._pipeline.dead_letter_queue.enabled:
+            position, info = next(iter(bad.items()))
+            raise self._not_allowed(task, position, info)
+        kept = messages.without(bad)
+        own = content.original(bad)
+        if len(own) != len(messages) - len(kept):
+            raise SinkError(
+                f"SumIdentity: {len(messages) - len(kept)} records cannot be sent, but the source shows {len(own)} of "
+                "them; nothing was sent.",
+                batch=str(task.key),
+            )
+        return kept, [*content.letters, *own]
+
+    def _send_rows(self, messages: Messages) -> None:
+        if not len(messages):
+            return
+        assert self._hold is not None
+        watched = doubtful(messages, self._described(), int(time.time() * 1000))
+        refused: dict[int, ErrorInfo] = {}
+        Sender(self._hold.transactions.producer, self._name, refused).send(messages, watched)
+        if watched:
+            self._hold.transactions.flush()
+        if refused:
+            raise _UnfitError(refused)
+
+    def _send_letters(self, task: BatchTask, letters: Sequence[DeadLetter], at: datetime) -> None:
+        if not letters:
+            return
+        assert self._hold is not None
+        transactions = self._hold.transactions
+        failures: list[tuple[DeadLetter, KafkaError]] = []
+        sender = Sender(transactions.producer, self._pipeline.dead_letter_queue.topic, {})
+        for letter in letters:
+
+            def watch(error: KafkaError | None, _: object, letter: DeadLetter = letter) -> None:
+                if error is not None:
+                    failures.append((letter, error))
+
+            headers = letter_headers(letter, task, self._pipeline, self._context, at)
+            sender.one(letter.value, watch, {"key": letter.key, "headers": headers})
+        transactions.flush()
+        if failures:
+            letter, error = failures[0]
+            info = self._info(error, "")
+            if not info.recoverable and info.type is not ErrorType.FENCED:
+                raise _LettersError(letter, error)
+            # Not the dead letter's fault: the commit says what it is.
+
+    def _refuse_imbalance(self, task: BatchTask, content: Content) -> None:
+        counts = content.counts()
+        if not counts.balanced:
+            raise CkptError(
+                f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
+                f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent"
+            )
+        if content.letters and not self._pipeline.dead_letter_queue.enabled:
+            first = content.letters[0]
+            raise self._not_allowed(task, first.position, first.error)
+
+    def _not_allowed(self, task: BatchTask, position: int, info: ErrorInfo) -> CkptError:
+        return DeadLetterQueueError(
+            f"position {position} calls for a dead letter ({info.type.value}: {info.message}), "
+            "but dead_letter_queue.enabled is false; nothing of the batch was sent.",
+            batch=str(task.key),
+        )
+
+    def _undeliverable(self, task: BatchTask, failure: _LettersError) -> CkptError:
+        name = self._pipeline.dead_letter_queue.topic
+        info = self._info(failure.error, f"writing a dead letter to topic {name}")
+        return DeadLetterQueueError(
+            f"{info.message}. The dead letter of position {failure.letter.position} could not be kept, so nothing of "
+            "the batch was sent.",
+            batch=str(task.key),
+            position=failure.letter.position,
+            hint=f"Let topic {name} take it (max.message.bytes, rights), then run again.",
+        )
+
+    def _info(self, error: KafkaError, doing: str) -> ErrorInfo:
+        return error_info(error, ErrorType.KAFKA_PRODUCER, doing, self._connection)
+
+    def _after(self, error: KafkaException, doing: str) -> ErrorInfo:
+        """The error as data. Whoever was pushed aside may have been by a newer run, and then that is the error.
+
+        :raises FencedError: if the receipts topic knows a newer epoch
+        """
+        plain: KafkaError = error.args[0]
+        told = plain if self._hold is None else self._hold.transactions.better(plain)
+        self._let_go()
+        info = self._info(told, doing)
+        if not (superseded(plain) or plain.fatal()) or info.whole:
+            self.close()
+            return info
+        try:
+            refuse_if_fenced(epochs_now(self._connection, self._topics or self._fresh(), self._context), self._context)
+        except FencedError:
+            raise
+        except CkptError as unreachable:
+            return unreachable.info
+        finally:
+            self.close()
+        message = f"{info.message} (another lane has taken the partition over; what it did shows at the next attempt)"
+        return ErrorInfo(ErrorType.KAFKA_PRODUCER, message, True)
+
+    def _fresh(self) -> WrittenTopics:
+        self._topics = WrittenTopics(self._connection, self._pipeline.name)
+        return self._topics
+
+
+def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
+    return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)

@@ -1,0 +1,200 @@
+"""Topics as the sink sees them: what the target takes, and the topics that the sink keeps its books and letters in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow_provider_ckpt.connectors.kafka.bookkeeping import CREATED_WITH, DEMANDED
+from airflow_provider_ckpt.connectors.kafka.common import (
+    Noticed,
+    client_config,
+    error_info,
+    failure,
+    opened,
+    raised,
+    timeout,
+)
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+LETTERS_WITH = {"cleanup.policy": "delete", "retention.ms": "-1", "max.message.bytes": str(64 << 20)}
+"""Settings of a dead letter topic that the sink creates: nothing expires, and what the target found too large fits."""
+
+_APPEARS = 15.0
+"""Seconds in which a topic that was created has to be known to the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTopic:
+    """A topic that exists.
+
+    :param partitions: how many
+    :param replicas: of each partition
+    :param settings: its configuration as it is in effect
+    """
+
+    name: str
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str]
+
+    @property
+    def compacted(self) -> bool:
+        """Whether it may drop a record for a later one of the same key, and so takes none without a key."""
+        return "compact" in self.settings["cleanup.policy"]
+
+    @property
+    def max_bytes(self) -> int:
+        """The largest batch of records that it takes, as it is stored."""
+        return int(self.settings["max.message.bytes"])
+
+    def number(self, setting: str) -> int:
+        """A setting that is a number."""
+        return int(self.settings[setting])
+
+
+class WrittenTopics:
+    """Asks and tells a broker about topics.
+
+    :param pipeline: for errors
+    """
+
+    def __init__(self, connection: Connection, pipeline: str) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._connection = connection
+        self._pipeline = pipeline
+        self._noticed = Noticed()
+        config = client_config(connection, f"ckpt-sink-{pipeline}", {"error_cb": self._noticed})
+        self._admin: AdminClient = opened(AdminClient, config, connection)
+        self._timeout = timeout(connection)
+
+    def find(self, name: str) -> WrittenTopic | None:
+        """A topic, or None if there is none of that name; never makes the broker create it.
+
+        :raises KafkaProducerError: if the broker cannot be reached, or does not let us look
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        with self._told(f"looking at topic {name}"):
+            found = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)[name]
+            try:
+                described = found.result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return None
+                raise
+            resource = ConfigResource(ResourceType.TOPIC, name)
+            asked = self._admin.describe_configs([resource], request_timeout=self._timeout)[resource]
+            settings = {key: str(entry.value) for key, entry in asked.result().items()}
+        partitions = described.partitions
+        return WrittenTopic(name, len(partitions), len(partitions[0].replicas), settings)
+
+    def end(self, name: str) -> int:
+        """The offset after the last record of a topic's only partition, whether its transaction is over or not."""
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        partition = TopicPartition(name, 0)
+        with self._told(f"asking for the end of topic {name}"):
+            asked = self._admin.list_offsets(
+                {partition: OffsetSpec.latest()},
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._timeout,
+            )
+            return cast("int", asked[partition].result().offset)
+
+    @contextmanager
+    def _told(self, doing: str) -> Iterator[None]:
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except KafkaException as error:
+            self._admin.poll(0)  # where the client says what it met meanwhile
+            raise failure(error, ErrorType.KAFKA_PRODUCER, doing, self._connection, self._noticed) from None
+
+    def receipts(self, name: str, beside: WrittenTopic) -> WrittenTopic:
+        """The receipts topic, created if it is absent, with as many replicas as the target has.
+
+        :param beside: the target
+        :raises ConfigError: if it is not fit to hold receipts, or may not be created
+        """
+        topic = self._create(name, beside, CREATED_WITH)
+        wrong = [
+            f"{setting} is {topic.settings.get(setting)}, not {wanted}"
+            for setting, wanted in DEMANDED.items()
+            if topic.settings.get(setting) != wanted
+        ]
+        if wrong:
+            wanted = ",".join(f"{setting}={value}" for setting, value in DEMANDED.items())
+            raise ConfigError(
+                f"receipts topic {name} is not fit to hold receipts: {'; '.join(wrong)}.",
+                pipeline=self._pipeline,
+                hint=f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {wanted}",
+            )
+        if topic.partitions != 1:
+            raise ConfigError(
+                f"receipts topic {name} has {topic.partitions} partitions; it must have one.",
+                pipeline=self._pipeline,
+                hint="Stop the pipeline, delete the topic if it holds no receipts yet, and run again: it is created "
+                "as it must be. If it holds receipts, give the pipeline another name.",
+            )
+        return topic
+
+    def letters(self, name: str, beside: WrittenTopic) -> WrittenTopic:
+        """The topic of dead letters, created if it is absent.
+
+        :raises ConfigError: if it would lose dead letters, or may not be created
+        """
+        topic = self._create(name, beside, LETTERS_WITH)
+        if topic.compacted:
+            raise ConfigError(
+                f"dead letter topic {name} is compacted, so it would drop a dead letter for a later one of its key.",
+                pipeline=self._pipeline,
+                hint="Set its cleanup.policy to delete, or name another topic in dead_letter_queue.topic.",
+            )
+        return topic
+
+    def _create(self, name: str, beside: WrittenTopic, settings: Mapping[str, str]) -> WrittenTopic:
+        """A topic of one partition, as durable as another, unless it exists; many may try at the same time."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.cimpl import NewTopic
+
+        found = self.find(name)
+        if found is not None:
+            return found
+        config = {**settings, "min.insync.replicas": beside.settings["min.insync.replicas"]}
+        new = NewTopic(name, 1, beside.replicas, config=config)
+        try:
+            self._admin.create_topics([new], request_timeout=self._timeout)[name].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._not_created(name, config, error) from None
+        deadline = time.monotonic() + _APPEARS
+        while (found := self.find(name)) is None:
+            if time.monotonic() > deadline:
+                raise ConfigError(f"topic {name} was created and does not appear.", pipeline=self._pipeline)
+            time.sleep(0.05)
+        return found
+
+    def _not_created(self, name: str, config: Mapping[str, Any], error: KafkaException) -> Exception:
+        info = error_info(error.args[0], ErrorType.KAFKA_PRODUCER, f"creating topic {name}", self._connection)
+        if info.recoverable:
+            return raised(info)
+        wanted = " ".join(f"--config {setting}={value}" for setting, value in config.items())
+        return ConfigError(
+            f"topic {name} does not exist and cannot be created: {info.message}",
+            pipeline=self._pipeline,
+            hint="Let the connection's user create it, or create it: "
+            f"kafka-topics.sh --create --topic {name} --partitions 1 {wanted}",
+        )

@@ -1,0 +1,149 @@
+"""What the tests of the kafka sink share: a target of their own, a harness for it, and ways to look at topics."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.kafka.bookkeeping import Books, receipts_topic
+from airflow_provider_ckpt.connectors.kafka.reading import Reading
+from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
+from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
+from airflow_provider_ckpt.connectors.kafka.written import WrittenTopics
+from airflow_provider_ckpt.connectors.protocols import Connection, Sink, SinkContext, Writer
+from tests.integration.connectors.conformance_sink import SinkHarness, StoredLetter
+from tests.integration.connectors.kafka_support import connection_to
+from tests.services.kafka import KafkaBroker
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A record as a consumer that reads committed ones gets it."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: int
+    partition: int
+
+    @property
+    def header(self) -> dict[str, str]:
+        """The headers as text."""
+        return {name: (value or b"").decode() for name, value in self.headers}
+
+
+def stored(broker: KafkaBroker, topic: str, isolation: str = "read_committed") -> list[Stored]:
+    """All records of a topic, partition by partition."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    settings = {"enable.partition.eof": True, "enable.auto.commit": False, "fetch.wait.max.ms": 5, "log_level": 2}
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "test", "isolation.level": isolation, **settings}
+    )
+    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    found: list[Stored] = []
+    with closing(consumer):
+        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        open_ = set(partitions)
+        while open_:
+            message = consumer.poll(10)
+            assert message is not None
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                open_.discard(message.partition() or 0)
+                continue
+            found.append(
+                Stored(
+                    message.value(),
+                    message.key(),
+                    list(message.headers() or []),  # type: ignore[arg-type]
+                    message.timestamp()[1],
+                    message.partition() or 0,
+                )
+            )
+    return sorted(found, key=lambda record: record.partition)
+
+
+class TopicHarness(SinkHarness):
+    """A topic, and for each context a pipeline that writes to it.
+
+    :param name: ends the pipelines' names, so that each test has receipts topics of its own
+    """
+
+    def __init__(self, broker: KafkaBroker, name: str, partitions: int = 2, **settings: Any) -> None:
+        self.broker = broker
+        self.topic = broker.new_topic(partitions)
+        self.name = name
+        self.letters_topic = f"letters-{self.topic}"
+        self.sink_settings: dict[str, Any] = {}
+        self.settings = settings
+        self.extra: dict[str, Any] = {"transaction.timeout.ms": 10_000}
+
+    @property
+    def connection(self) -> Connection:
+        """Of the pipelines."""
+        return connection_to(self.broker, **self.extra)
+
+    def pipeline(self, context: SinkContext) -> Pipeline:
+        """The declaration."""
+        queue = {"topic": self.letters_topic, **self.settings.get("dead_letter_queue", {})}
+        rest = {key: value for key, value in self.settings.items() if key != "dead_letter_queue"}
+        return Pipeline.model_validate(
+            {
+                "name": context.pipeline,
+                "source": {"type": "postgres", "connection": "shop", "table": "orders", "cursor": "id"},
+                "sink": {"type": "kafka", "connection": "stream", "topic": self.topic, **self.sink_settings},
+                "dead_letter_queue": queue,
+                **rest,
+            }
+        )
+
+    def own(self, context: SinkContext) -> SinkContext:
+        """The same context, under a name that no other test's pipeline has."""
+        return SinkContext(context.ledger, f"{context.pipeline}-{self.name}", context.epoch)
+
+    def sink(self, context: SinkContext) -> Sink:
+        """See :class:`SinkHarness`."""
+        own = self.own(context)
+        return KafkaSink(self.pipeline(own), self.connection, own)
+
+    def writer(self, context: SinkContext) -> Writer:
+        """See :class:`SinkHarness`."""
+        own = self.own(context)
+        return KafkaWriter(self.pipeline(own), self.connection, own)
+
+    def target(self) -> list[int]:
+        """See :class:`SinkHarness`."""
+        return sorted(int((record.value or b"")[6:-1]) for record in stored(self.broker, self.topic))
+
+    def letters(self, context: SinkContext) -> list[StoredLetter]:
+        """See :class:`SinkHarness`."""
+        return sorted(
+            (
+                StoredLetter(
+                    int(record.header["x-ckpt-batch"].split("#")[1]),
+                    int(record.header["x-ckpt-source-position"]),
+                    record.key,
+                    record.value,
+                    record.header["x-ckpt-error-type"],
+                )
+                for record in stored(self.broker, self.letters_topic)
+                if record.header["x-ckpt-pipeline"] == self.own(context).pipeline
+            ),
+            key=lambda letter: letter.position,
+        )
+
+    def receipts_topic(self, pipeline: str = "orders") -> str:
+        """Where a pipeline's receipts are."""
+        return receipts_topic(f"{pipeline}-{self.name}")
+
+    def books(self, ledger: str, pipeline: str = "orders") -> Books:
+        """What its receipts topic holds now, open and aborted transactions included."""
+        topics = WrittenTopics(self.connection, pipeline)
+        topic = self.receipts_topic(pipeline)
+        with closing(Reading(self.connection, topic, Books(ledger), committed=False)) as reading:
+            reading.to(topics.end(topic), 10)
+            return reading.books
