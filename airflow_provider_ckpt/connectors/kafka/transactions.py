@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.kafka.common import (
@@ -26,6 +27,7 @@ TRANSACTION_MS = 60_000
 """How long a transaction may take by default; a dead lane's open one hides later records from consumers for as long."""
 
 _INIT_SECONDS = 30.0
+_GLANCE = 0.2
 _TUNED = {
     "partitioner": "murmur2_random",  # Java's, so that a key goes where other producers send it
     "linger.ms": 20,
@@ -79,13 +81,15 @@ class Transactions:
             self.producer.list_topics(topic, timeout(connection))
             _persist(self.producer.init_transactions, _INIT_SECONDS)
         except KafkaException as error:
-            self.producer.poll(0)  # where the client says what it met meanwhile
+            self._serve()
             self.close()
             raise failure(error, ErrorType.KAFKA_PRODUCER, doing, connection, self._noticed) from None
 
-    def flush(self) -> None:
-        """Wait until every record was taken or refused, as far as time allows."""
-        self.producer.flush(self._seconds)
+    def flush(self, refused: Sized) -> None:
+        """Wait until every record was taken, or one was refused: then the client sends no more of the transaction."""
+        deadline = time.monotonic() + self._seconds
+        while self.producer.flush(_GLANCE) and not refused and time.monotonic() < deadline:
+            pass
 
     def commit(self) -> None:
         """Commit; when this returns, it has happened. When it raises, nobody knows, unless :meth:`abort` returns."""
@@ -103,14 +107,21 @@ class Transactions:
 
     def better(self, error: KafkaError) -> KafkaError:
         """What says more than ``error`` of why the broker did not do as it was asked."""
-        self.producer.poll(0)
+        self._serve()
         return self._noticed.telling() or error
 
     def close(self) -> None:
         """Let go of the connection and of whatever is still in the queue."""
         self.producer.purge()
-        self.producer.flush(0)
-        self.producer.close()
+        self._serve()
+        del self.producer  # its own close() would wait for the broker once more
+
+    def _serve(self) -> None:
+        """Let the client say what it met meanwhile; one that was fenced says no more than that."""
+        from confluent_kafka import KafkaException
+
+        with suppress(KafkaException):
+            self.producer.poll(0)
 
 
 def _persist(step: Any, seconds: float) -> None:

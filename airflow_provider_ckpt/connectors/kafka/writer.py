@@ -201,7 +201,7 @@ class KafkaWriter:
         refused: dict[int, ErrorInfo] = {}
         Sender(self._hold.transactions.producer, self._name, refused).send(messages, watched)
         if watched:
-            self._hold.transactions.flush()
+            self._hold.transactions.flush(refused)
         if refused:
             raise _UnfitError(refused)
 
@@ -220,7 +220,7 @@ class KafkaWriter:
 
             headers = letter_headers(letter, task, self._pipeline, self._context, at)
             sender.one(letter.value, watch, {"key": letter.key, "headers": headers})
-        transactions.flush()
+        transactions.flush(failures)
         if failures:
             letter, error = failures[0]
             info = self._info(error, "")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from airflow_provider_ckpt.connectors.kafka.bookkeeping import CREATED_WITH, DEMANDED
 from airflow_provider_ckpt.connectors.kafka.common import (
     Noticed,
     client_config,
+    codes,
     error_info,
     failure,
     opened,
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 LETTERS_WITH = {"cleanup.policy": "delete", "retention.ms": "-1", "max.message.bytes": str(64 << 20)}
 """Settings of a dead letter topic that the sink creates: nothing expires, and what the target found too large fits."""
+
+_PASSING = "FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION UNKNOWN_LEADER_EPOCH"
+
+_T = TypeVar("_T")
 
 _APPEARS = 15.0
 """Seconds in which a topic that was created has to be known to the broker."""
@@ -85,19 +89,21 @@ class WrittenTopics:
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
         from confluent_kafka.admin import ConfigResource, ResourceType
 
-        with self._told(f"looking at topic {name}"):
-            found = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)[name]
+        resource = ConfigResource(ResourceType.TOPIC, name)
+
+        def look() -> WrittenTopic | None:
+            asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)[name]
             try:
-                described = found.result()
+                partitions = asked.result().partitions
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     return None
                 raise
-            resource = ConfigResource(ResourceType.TOPIC, name)
-            asked = self._admin.describe_configs([resource], request_timeout=self._timeout)[resource]
-            settings = {key: str(entry.value) for key, entry in asked.result().items()}
-        partitions = described.partitions
-        return WrittenTopic(name, len(partitions), len(partitions[0].replicas), settings)
+            found = self._admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
+            settings = {key: str(entry.value) for key, entry in found.items()}
+            return WrittenTopic(name, len(partitions), len(partitions[0].replicas), settings)
+
+        return self._asked(f"looking at topic {name}", look)
 
     def end(self, name: str) -> int:
         """The offset after the last record of a topic's only partition, whether its transaction is over or not."""
@@ -105,7 +111,8 @@ class WrittenTopics:
         from confluent_kafka.admin import OffsetSpec
 
         partition = TopicPartition(name, 0)
-        with self._told(f"asking for the end of topic {name}"):
+
+        def ask() -> int:
             asked = self._admin.list_offsets(
                 {partition: OffsetSpec.latest()},
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
@@ -113,15 +120,22 @@ class WrittenTopics:
             )
             return cast("int", asked[partition].result().offset)
 
-    @contextmanager
-    def _told(self, doing: str) -> Iterator[None]:
+        return self._asked(f"asking for the end of topic {name}", ask)
+
+    def _asked(self, doing: str, step: Callable[[], _T]) -> _T:
+        """Ask, and again while the broker or the client is still finding out who leads the partition."""
         from confluent_kafka import KafkaException
 
-        try:
-            yield
-        except KafkaException as error:
-            self._admin.poll(0)  # where the client says what it met meanwhile
-            raise failure(error, ErrorType.KAFKA_PRODUCER, doing, self._connection, self._noticed) from None
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return step()
+            except KafkaException as error:
+                if error.args[0].code() in codes(_PASSING) and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                    continue
+                self._admin.poll(0)  # where the client says what it met meanwhile
+                raise failure(error, ErrorType.KAFKA_PRODUCER, doing, self._connection, self._noticed) from None
 
     def receipts(self, name: str, beside: WrittenTopic) -> WrittenTopic:
         """The receipts topic, created if it is absent, with as many replicas as the target has.

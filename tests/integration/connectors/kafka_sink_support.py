@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -31,29 +32,36 @@ class Stored:
     @property
     def header(self) -> dict[str, str]:
         """The headers as text."""
-        return {name: (value or b"").decode() for name, value in self.headers}
+        return {name: (value or b"").decode("utf-8", "replace") for name, value in self.headers}
 
 
 def stored(broker: KafkaBroker, topic: str, isolation: str = "read_committed") -> list[Stored]:
-    """All records of a topic, partition by partition."""
+    """All records of a topic, partition by partition.
+
+    A commit returns before its marks are in every partition, so this reads to an end that no open one hides.
+    """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
+    from confluent_kafka.admin import OffsetSpec
 
     settings = {"enable.partition.eof": True, "enable.auto.commit": False, "fetch.wait.max.ms": 5, "log_level": 2}
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "test", "isolation.level": isolation, **settings}
     )
-    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+    partitions = [TopicPartition(topic, number) for number in consumer.list_topics(topic, 10).topics[topic].partitions]
+    admin = broker.admin()
+    asked = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
+    left = {at.partition: said.result().offset for at, said in asked.items()}
     found: list[Stored] = []
     with closing(consumer):
-        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        open_ = set(partitions)
-        while open_:
-            message = consumer.poll(10)
-            assert message is not None
-            error = message.error()
+        consumer.assign([TopicPartition(topic, number, 0) for number in left])
+        while left:
+            message = consumer.poll(20)
+            assert message is not None, f"a transaction stays open in {topic} below {left}"
+            number, error = message.partition() or 0, message.error()
             if error is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error
-                open_.discard(message.partition() or 0)
+                if (message.offset() or 0) >= left.get(number, 0):
+                    left.pop(number, None)
                 continue
             found.append(
                 Stored(
@@ -61,7 +69,7 @@ def stored(broker: KafkaBroker, topic: str, isolation: str = "read_committed") -
                     message.key(),
                     list(message.headers() or []),  # type: ignore[arg-type]
                     message.timestamp()[1],
-                    message.partition() or 0,
+                    number,
                 )
             )
     return sorted(found, key=lambda record: record.partition)
@@ -70,13 +78,18 @@ def stored(broker: KafkaBroker, topic: str, isolation: str = "read_committed") -
 class TopicHarness(SinkHarness):
     """A topic, and for each context a pipeline that writes to it.
 
-    :param name: ends the pipelines' names, so that each test has receipts topics of its own
+    The pipelines' names end with the topic's, so that each test has receipts topics of its own.
+
+    :param config: of the topic
+    :param settings: further parts of the declaration
     """
 
-    def __init__(self, broker: KafkaBroker, name: str, partitions: int = 2, **settings: Any) -> None:
+    def __init__(
+        self, broker: KafkaBroker, partitions: int = 2, config: Mapping[str, str] | None = None, **settings: Any
+    ) -> None:
         self.broker = broker
-        self.topic = broker.new_topic(partitions)
-        self.name = name
+        self.topic = broker.new_topic(partitions, config)
+        self.name = self.topic
         self.letters_topic = f"letters-{self.topic}"
         self.sink_settings: dict[str, Any] = {}
         self.settings = settings

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 import pytest
 
 from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness
 from tests.integration.connectors.kafka_sink_support import TopicHarness
 from tests.services.kafka import KafkaBroker
 
-_NUMBERS = count(1)
-
 
 class TestConformance(SinkConformance):
     @pytest.fixture
     def harness(self, kafka_broker: KafkaBroker) -> SinkHarness:
-        return TopicHarness(kafka_broker, f"conformance-{next(_NUMBERS)}")
+        return TopicHarness(kafka_broker)
