@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
 from airflow_provider_ckpt.connectors.protocols import KeptLetter, Sink
 from airflow_provider_ckpt.core.errors import SinkError
-from airflow_provider_ckpt.core.letters import Letters
+from airflow_provider_ckpt.core.letters import AttemptKey, Letters
 
 
 def kept(sink: Sink, wanted: Iterable[Letters]) -> Iterator[tuple[Letters, list[KeptLetter]]]:
@@ -29,3 +29,12 @@ def kept(sink: Sink, wanted: Iterable[Letters]) -> Iterator[tuple[Letters, list[
                     hint="Restore the sink's dead letters from a backup; what cannot be restored is to be discarded.",
                 )
             yield letters, found
+
+
+def types_of(sink: Sink, sources: Collection[AttemptKey]) -> dict[AttemptKey, dict[str, int]]:
+    """How many dead letters of each error type some attempts left, asked for all at once."""
+    found: dict[AttemptKey, dict[str, int]] = {source: {} for source in sorted(sources)}
+    for item in sink.letters(found):
+        types, name = found[item.source], item.letter.error.type.value
+        types[name] = types.get(name, 0) + 1
+    return found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.letters import kept
+from airflow_provider_ckpt.connectors.letters import kept, types_of
 from airflow_provider_ckpt.connectors.protocols import KeptLetter, Sink, SinkContext
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.letters import UNTYPED, Entry, Letters, Selection, choose, first_of, runs_of
@@ -29,9 +28,7 @@ def index(setup: Setup) -> LetterIndex:
     if not untyped:
         return found
     with closing(open_sink(setup)) as sink:
-        types = {
-            source: Counter(letter.letter.error.type.value for letter in sink.letters([source])) for source in untyped
-        }
+        types = types_of(sink, untyped)
     setup.ledger.name_letter_types(setup.pipeline.name, types)
     return setup.ledger.letters(setup.pipeline.name)
 

@@ -6,11 +6,11 @@ finds its letters, and a ledger that has forgotten the replay knows which of the
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.letters import types_of
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.letters import Forgotten, Replay
 from airflow_provider_ckpt.spark.letters import detail
@@ -51,8 +51,4 @@ def recall(run: Run, receipts: Iterable[Receipt]) -> Forgotten:
         return Forgotten()
     replays = dict(run.sink.replays(unknown))
     sources = {letters.source for replay in replays.values() for letters in replay.letters}
-    types = {
-        source: dict(Counter(kept.letter.error.type.value for kept in run.sink.letters([source])))
-        for source in sorted(sources)
-    }
-    return Forgotten(replays, types)
+    return Forgotten(replays, types_of(run.sink, sources))

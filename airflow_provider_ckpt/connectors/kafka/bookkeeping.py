@@ -1,7 +1,8 @@
-"""What the receipts topic holds: the epochs of the fence, the transactional ids in use, and a receipt for each batch.
+"""What the receipts topic holds: the epochs of the fence, the transactional ids in use, replays of dead letters, and a
+receipt for each batch.
 
 The topic is compacted and has one partition. A record's key says what it is, so a later record of the same key stands
-for an earlier one. Epochs and ids are written outside transactions, receipts in the transaction of their batch.
+for an earlier one. Receipts are written in the transaction of their batch, all else outside of any.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.letters import Replay
 
 PREFIX = "ckpt-receipts."
 """Of the receipts topics' names, so that rights can be granted to all of them at once."""
@@ -32,6 +34,7 @@ class Kind(StrEnum):
     EPOCH = "epoch"
     ID = "id"
     RECEIPT = "receipt"
+    REPLAY = "replay"
 
 
 class UsedId(NamedTuple):
@@ -71,6 +74,16 @@ def receipt_value(receipt: Receipt) -> bytes:
     return _text(receipt.to_json())
 
 
+def replay_key(ledger: str, partition: str) -> bytes:
+    """The key of what a side partition of dead letters sends."""
+    return _text([Kind.REPLAY, ledger, partition])
+
+
+def replay_value(replay: Replay) -> bytes:
+    """A replay's value."""
+    return _text(replay.to_json())
+
+
 def moment_value(at: datetime) -> bytes:
     """The value of an epoch's or an id's record: when it was written, for people."""
     return _text({"at": at.isoformat()})
@@ -93,6 +106,7 @@ class Books:
     epochs: dict[str, set[int]] = field(default_factory=dict)
     ids: set[UsedId] = field(default_factory=set)
     receipts: dict[BatchKey, bytes] = field(default_factory=dict)
+    replays: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def newest(self) -> int:
@@ -116,6 +130,8 @@ class Books:
             _note(self.epochs.setdefault(ledger, set()), rest[0], value)
         elif ledger == self.ledger and kind == Kind.ID:
             _note(self.ids, UsedId(*rest), value)
+        elif ledger == self.ledger and kind == Kind.REPLAY and value is not None:
+            self.replays[rest[0]] = value
         elif ledger == self.ledger and kind == Kind.RECEIPT and self.partition in (None, rest[1]):
             batch = BatchKey.from_json(rest)
             if value is None:
@@ -127,6 +143,11 @@ class Books:
         """The receipt of a batch, if it has one."""
         value = self.receipts.get(key)
         return None if value is None else Receipt.from_json(json.loads(value))
+
+    def replay(self, partition: str) -> Replay | None:
+        """What a side partition sends, if it was kept."""
+        value = self.replays.get(partition)
+        return None if value is None else Replay.from_json(json.loads(value))
 
     def in_order(self) -> Iterator[Receipt]:
         """All receipts, in the order of their keys."""

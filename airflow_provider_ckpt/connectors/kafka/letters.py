@@ -26,7 +26,8 @@ def letter_headers(
     queue = pipeline.dead_letter_queue
     own = list(letter.original_headers) if queue.include_original_headers else []
     ours = [(f"{queue.header_prefix}{name}", _bytes(value)) for name, value in _facts(letter, task, pipeline)]
-    rest = {"timestamp": at.isoformat(), "pipeline": context.pipeline, "epoch": str(context.epoch)}
+    whose = {"pipeline": context.pipeline, "ledger": context.ledger, "epoch": str(context.epoch)}
+    rest = {"timestamp": at.isoformat(), **whose}
     return [*own, *ours, *((f"{queue.header_prefix}{name}", _bytes(value)) for name, value in rest.items())]
 
 

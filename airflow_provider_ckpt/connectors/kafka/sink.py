@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
@@ -13,16 +13,20 @@ from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
     epoch_key,
     moment_value,
     receipts_topic,
+    replay_key,
+    replay_value,
     transactional_id,
 )
 from airflow_provider_ckpt.connectors.kafka.common import require, timeout
+from airflow_provider_ckpt.connectors.kafka.kept import KeptLetters
 from airflow_provider_ckpt.connectors.kafka.outgoing import refuse_misfits
 from airflow_provider_ckpt.connectors.kafka.reading import Reading
 from airflow_provider_ckpt.connectors.kafka.transactions import Transactions, note, transaction_seconds
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
-from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Claims, Connection, KeptLetter, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError
+from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 
 if TYPE_CHECKING:
@@ -102,6 +106,32 @@ class KafkaSink:
             key = receipt.key
             if not known.get(key.partition, nowhere).covers(key.generation, receipt.range.end):
                 yield receipt
+
+    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+        """See :meth:`Sink.letters`; the topic is read once, however many attempts are asked for."""
+        wanted = list(sources)
+        queue = self._pipeline.dead_letter_queue
+        topic = self._ask().find(queue.topic)
+        if topic is None:
+            return
+        kept = KeptLetters(self._connection, queue.topic, queue.header_prefix, self._context)
+        seconds = self._seconds + transaction_seconds(self._connection)
+        found = kept.of(wanted, self._ask().ends(queue.topic, topic.partitions), seconds)
+        for source in wanted:
+            yield from found.get(source, ())
+
+    def keep_replay(self, partition: str, replay: Replay) -> None:
+        """See :meth:`Sink.keep_replay`."""
+        note(self._connection, self._receipts, [(replay_key(self._context.ledger, partition), replay_value(replay))])
+
+    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
+        """See :meth:`Sink.replays`."""
+        if not self._kept():
+            return {}
+        with closing(self._reading(committed=False)) as reading:
+            self._to_end(reading)
+            found = {partition: reading.books.replay(partition) for partition in partitions}
+        return {partition: replay for partition, replay in found.items() if replay is not None}
 
     def target_rows(self) -> int | None:
         """None: a topic's offsets count records that were taken back, and the marks of transactions, too."""

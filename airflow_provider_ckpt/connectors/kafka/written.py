@@ -107,18 +107,22 @@ class WrittenTopics:
 
     def end(self, name: str) -> int:
         """The offset after the last record of a topic's only partition, whether its transaction is over or not."""
+        return self.ends(name, 1)[0]
+
+    def ends(self, name: str, partitions: int) -> Mapping[int, int]:
+        """The same of each partition of a topic."""
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
-        partition = TopicPartition(name, 0)
+        wanted = [TopicPartition(name, number) for number in range(partitions)]
 
-        def ask() -> int:
+        def ask() -> dict[int, int]:
             asked = self._admin.list_offsets(
-                {partition: OffsetSpec.latest()},
+                dict.fromkeys(wanted, OffsetSpec.latest()),
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=self._timeout,
             )
-            return cast("int", asked[partition].result().offset)
+            return {at.partition: cast("int", said.result().offset) for at, said in asked.items()}
 
         return self._asked(f"asking for the end of topic {name}", ask)
 

@@ -277,7 +277,7 @@ class SinkConformance(ABC):
             assert (kept.key, kept.value) == (b"k\x00", NOT_UTF8 + b"20")
             assert (kept.error.type, kept.error.sqlstate) == (BAD.type, None)
             assert kept.error.message.startswith("not JSON: ")
-            assert list(kept.headers) == ["source-file"]
+            assert "source-file" in kept.headers
             assert found[0].at.utcoffset() is not None
 
     def test_an_attempt_that_no_receipt_names_has_no_letters(self, harness: SinkHarness) -> None:

@@ -1,0 +1,127 @@
+"""Reads dead letters back from their topic, which other pipelines may share.
+
+The topic has no index: to find some letters, all of it is read, up to the end that it had when that was asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+from airflow_provider_ckpt.connectors.kafka.common import Noticed, client_config, error_info, opened, raised
+from airflow_provider_ckpt.connectors.protocols import Connection, DeadLetter, KeptLetter, SinkContext
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, KafkaProducerError
+from airflow_provider_ckpt.core.letters import AttemptKey
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_POLL = 0.5
+_ABOUT_THE_ATTEMPT = frozenset(
+    {
+        *("error", "error-type", "error-sqlstate", "destination", "filter", "transform"),
+        *("retry-attempts", "batch", "pipeline", "ledger", "epoch"),
+    }
+)
+"""Headers that do not say where the record came from."""
+
+
+class KeptLetters:
+    """The dead letters of one ledger's pipeline in a topic.
+
+    :param prefix: of the headers' names
+    """
+
+    def __init__(self, connection: Connection, topic: str, prefix: str, context: SinkContext) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._prefix = prefix
+        self._context = context
+
+    def of(
+        self, wanted: Collection[AttemptKey], ends: Mapping[int, int], seconds: float
+    ) -> Mapping[AttemptKey, list[KeptLetter]]:
+        """The letters of some attempts, by position.
+
+        :param ends: of each partition of the topic, where to stop
+        :param seconds: how long the broker may take for a step, and a transaction may stay open
+        :raises KafkaProducerError: if it takes longer, or cannot be reached
+        """
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+        noticed = Noticed()
+        settings = {
+            "group.id": "ckpt",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "error_cb": noticed,
+        }
+        names = {(str(source.key), str(source.attempt - 1), str(source.epoch)): source for source in wanted}
+        found: dict[AttemptKey, list[KeptLetter]] = {}
+        left = dict(ends)
+        config = client_config(self._connection, "ckpt-letters", settings)
+        with closing(opened(Consumer, config, self._connection)) as consumer:
+            consumer.assign([TopicPartition(self._topic, number, 0) for number in ends])
+            deadline = time.monotonic() + seconds
+            while left:
+                message = consumer.poll(_POLL)
+                if message is None:
+                    if time.monotonic() > deadline:
+                        raise self._silence(noticed)
+                    continue
+                error = message.error()
+                if error is None:
+                    deadline = time.monotonic() + seconds
+                    self._take(message, names, found)
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    raise raised(error_info(error, ErrorType.KAFKA_PRODUCER, self._doing, self._connection))
+                elif (message.offset() or 0) >= left.get(message.partition() or 0, 0):
+                    left.pop(message.partition() or 0, None)
+        return {source: sorted(letters, key=lambda kept: kept.letter.position) for source, letters in found.items()}
+
+    def _take(
+        self,
+        message: Message,
+        names: Mapping[tuple[str, str, str], AttemptKey],
+        found: dict[AttemptKey, list[KeptLetter]],
+    ) -> None:
+        headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+        first = next((at for at, (name, _) in enumerate(headers) if name == f"{self._prefix}error"), len(headers))
+        said: dict[str, str] = {}
+        for name, value in headers[first:]:
+            said.setdefault(name.removeprefix(self._prefix), (value or b"").decode("utf-8", "replace"))
+        if (said.get("pipeline"), said.get("ledger")) != (self._context.pipeline, self._context.ledger):
+            return
+        source = names.get((said["batch"], said["retry-attempts"], said["epoch"]))
+        if source is None:
+            return
+        error = ErrorInfo(ErrorType(said["error-type"]), said["error"], sqlstate=said.get("error-sqlstate"))
+        position = int(said.get("source-offset") or said["source-position"])
+        origin = {name: value for name, value in said.items() if name not in _ABOUT_THE_ATTEMPT}
+        letter = DeadLetter(position, _bytes(message.key()), _bytes(message.value()), error, origin, headers[:first])
+        at = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
+        found.setdefault(source, []).append(KeptLetter(source, letter, at))
+
+    @property
+    def _doing(self) -> str:
+        return f"reading dead letter topic {self._topic}"
+
+    def _silence(self, noticed: Noticed) -> Exception:
+        """Why no further record came: nobody answers, or somebody's transaction is open."""
+        telling = noticed.telling()
+        if telling is not None:
+            return raised(error_info(telling, ErrorType.KAFKA_PRODUCER, self._doing, self._connection))
+        return KafkaProducerError(
+            f"a transaction stays open in dead letter topic {self._topic}; what lies behind it cannot be read.",
+            recoverable=True,
+            hint="It ends with its producer's transaction.timeout.ms at the latest; try again then.",
+        )
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
