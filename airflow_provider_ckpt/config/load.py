@@ -22,10 +22,7 @@ from airflow_provider_ckpt.core.errors import ConfigError
 
 _NOT_READ = {
     "commit_strategy": ("commit_timeout_ms", "checkpoint_after_ms", "min_checkpoint_count", "max_checkpoint_count"),
-    "dead_letter_queue": (
-        *("topic", "brokers", "compression"),
-        *("include_original_headers", "include_stack_trace"),
-    ),
+    "dead_letter_queue": ("topic", "brokers", "compression", "include_stack_trace"),
 }
 """Keys of connectors and commands that are not there yet."""
 

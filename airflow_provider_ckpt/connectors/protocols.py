@@ -255,7 +255,7 @@ class DeadLetter:
         if not self.original_headers:
             return dict(self.headers)
         own = [[name, *_as_texts(value)] for name, value in self.original_headers]
-        return {**self.headers, "original-headers": json.dumps(own, ensure_ascii=False)}
+        return {**self.headers, _ORIGINAL_HEADERS: json.dumps(own, ensure_ascii=False)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +372,22 @@ class Committer(Protocol):
 
         :raises FencedError: when a newer epoch holds the fence
         """
+
+
+_ORIGINAL_HEADERS = "original-headers"
+
+
+def headers_of(texts: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, bytes | None], ...]]:
+    """A dead letter's headers and the record's own, from what :meth:`DeadLetter.header_texts` gave."""
+    own = json.loads(texts.get(_ORIGINAL_HEADERS, "[]"))
+    headers = {name: text for name, text in texts.items() if name != _ORIGINAL_HEADERS}
+    return headers, tuple((name, _as_bytes(*value)) for name, *value in own)
+
+
+def _as_bytes(text: str | None, encoded: str | None = None) -> bytes | None:
+    if encoded is not None:
+        return base64.b64decode(encoded)
+    return None if text is None else text.encode()
 
 
 def _as_texts(value: bytes | None) -> tuple[str | None, ...]:

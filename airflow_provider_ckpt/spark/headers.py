@@ -24,21 +24,27 @@ def headed(
 ) -> list[DeadLetter]:
     """The letters of one attempt with all their headers; of a replay, what they said of their origin stays.
 
-    :param at: when they are written, now by default
+    :param at: when they are written, now by default; the header of a record that has a time of its own tells that
     """
     prefix = pipeline.dead_letter_queue.header_prefix
     transform, sink = pipeline.transform, pipeline.sink
+    written = {f"{prefix}timestamp": (at or datetime.now(UTC)).isoformat()}
     common = {
-        "timestamp": (at or datetime.now(UTC)).isoformat(),
         "pipeline": pipeline.name,
-        "destination": sink.table or sink.path,
+        "destination": sink.table or sink.path or sink.topic,
         "filter": transform.where,
         "transform": json.dumps(transform.select, ensure_ascii=False) if transform.select else None,
         "batch": str(task.key),
         "epoch": str(epoch),
     }
+    more = {prefix + name: value for name, value in common.items() if value}
+    keep = pipeline.dead_letter_queue.include_original_headers
     return [
-        replace(letter, headers=_headers(letter, task, prefix) | {prefix + k: v for k, v in common.items() if v})
+        replace(
+            letter,
+            headers=written | _headers(letter, task, prefix) | more,
+            original_headers=letter.original_headers if keep else (),
+        )
         for letter in letters
     ]
 

@@ -26,6 +26,12 @@ DETAIL = "letters"
 
 NEWEST_FIRST = "newest_first"
 
+GONE = "original"
+"""Header of a letter whose record the source no longer showed, under the pipeline's prefix."""
+
+HEADERS = "array<struct<key:string,value:binary>>"
+"""Spark SQL type of a message's headers."""
+
 _ROWS = 10_000
 
 
@@ -112,10 +118,13 @@ class LetterReader:
 
         :raises ValueError: if its bytes do not hold them
         """
-        if letter.value is None:
+        if any(name.endswith(GONE) for name in letter.headers):
             raise ValueError("the source did not show it any more, so there are no bytes")
         if self._shape.raw:
-            return [letter.key if name == "key" else letter.value for name, _ in self._shape.columns]
+            parts = {"key": letter.key, "value": letter.value, "headers": _own(letter), "timestamp": _time(letter)}
+            return [parts[name] for name, _ in self._shape.columns]
+        if letter.value is None:
+            raise ValueError("it has no bytes")
         row = json.loads(letter.value.decode("utf-8", "surrogatepass"))
         if not isinstance(row, dict):
             raise ValueError("its bytes are not a row")
@@ -139,6 +148,16 @@ class LetterReader:
             ordered = reversed(found) if task.detail[NEWEST_FIRST] else iter(found)
             for position, letter in enumerate(ordered, start=start):
                 yield position, letter.letter
+
+
+def _own(letter: DeadLetter) -> list[dict[str, Any]] | None:
+    """The record's own headers, as a message's column holds them."""
+    return [{"key": name, "value": value} for name, value in letter.original_headers] or None
+
+
+def _time(letter: DeadLetter) -> str | None:
+    """The record's time, as its letter tells it."""
+    return next((text for name, text in letter.headers.items() if name.endswith("timestamp")), None)
 
 
 def _value(value: Any, kind: str) -> Any:
@@ -190,6 +209,9 @@ def _arrow(kind: str) -> pa.DataType:
     }
     if kind in simple:
         return simple[kind]
+    if kind == HEADERS:
+        header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+        return pa.list_(pa.field("element", header))
     if kind.startswith("decimal("):
         precision, scale = kind.removeprefix("decimal(").removesuffix(")").split(",")
         return pa.decimal128(int(precision), int(scale))

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.delta.layout import Layout
 from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
-from airflow_provider_ckpt.connectors.protocols import DeadLetter, KeptLetter, SinkContext
+from airflow_provider_ckpt.connectors.protocols import DeadLetter, KeptLetter, SinkContext, headers_of
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -96,9 +96,8 @@ def _document(task: BatchTask, context: SinkContext, letter: DeadLetter, at: dat
 
 def _letter(source: AttemptKey, line: dict[str, Any]) -> KeptLetter:
     error = ErrorInfo(ErrorType(line["error_type"]), line["message"], sqlstate=line["sqlstate"])
-    letter = DeadLetter(
-        line["position"], _bytes(line["key_base64"]), _bytes(line["value_base64"]), error, line["headers"]
-    )
+    key, value = _bytes(line["key_base64"]), _bytes(line["value_base64"])
+    letter = DeadLetter(line["position"], key, value, error, *headers_of(line["headers"]))
     return KeptLetter(source, letter, datetime.fromisoformat(line["at"]))
 
 

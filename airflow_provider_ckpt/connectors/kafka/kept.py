@@ -5,6 +5,7 @@ The topic has no index: to find some letters, all of it is read, up to the end t
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Mapping
 from contextlib import closing
@@ -12,7 +13,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from airflow_provider_ckpt.connectors.kafka.common import Noticed, client_config, error_info, opened, raised
+from airflow_provider_ckpt.connectors.kafka.letters import LETTER
 from airflow_provider_ckpt.connectors.protocols import Connection, DeadLetter, KeptLetter, SinkContext
+from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, KafkaProducerError
 from airflow_provider_ckpt.core.letters import AttemptKey
 
@@ -20,25 +23,14 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _POLL = 0.5
-_ABOUT_THE_ATTEMPT = frozenset(
-    {
-        *("error", "error-type", "error-sqlstate", "destination", "filter", "transform"),
-        *("retry-attempts", "batch", "pipeline", "ledger", "epoch"),
-    }
-)
-"""Headers that do not say where the record came from."""
 
 
 class KeptLetters:
-    """The dead letters of one ledger's pipeline in a topic.
+    """The dead letters of one ledger's pipeline in a topic."""
 
-    :param prefix: of the headers' names
-    """
-
-    def __init__(self, connection: Connection, topic: str, prefix: str, context: SinkContext) -> None:
+    def __init__(self, connection: Connection, topic: str, context: SinkContext) -> None:
         self._connection = connection
         self._topic = topic
-        self._prefix = prefix
         self._context = context
 
     def of(
@@ -61,7 +53,7 @@ class KeptLetters:
             "isolation.level": "read_committed",
             "error_cb": noticed,
         }
-        names = {(str(source.key), str(source.attempt - 1), str(source.epoch)): source for source in wanted}
+        asked = frozenset(wanted)
         found: dict[AttemptKey, list[KeptLetter]] = {}
         left = dict(ends)
         config = client_config(self._connection, "ckpt-letters", settings)
@@ -77,7 +69,7 @@ class KeptLetters:
                 error = message.error()
                 if error is None:
                     deadline = time.monotonic() + seconds
-                    self._take(message, names, found)
+                    self._take(message, asked, found)
                 elif error.code() != KafkaError._PARTITION_EOF:
                     raise raised(error_info(error, ErrorType.KAFKA_PRODUCER, self._doing, self._connection))
                 elif (message.offset() or 0) >= left.get(message.partition() or 0, 0):
@@ -85,25 +77,20 @@ class KeptLetters:
         return {source: sorted(letters, key=lambda kept: kept.letter.position) for source, letters in found.items()}
 
     def _take(
-        self,
-        message: Message,
-        names: Mapping[tuple[str, str, str], AttemptKey],
-        found: dict[AttemptKey, list[KeptLetter]],
+        self, message: Message, wanted: Collection[AttemptKey], found: dict[AttemptKey, list[KeptLetter]]
     ) -> None:
         headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-        first = next((at for at, (name, _) in enumerate(headers) if name == f"{self._prefix}error"), len(headers))
-        said: dict[str, str] = {}
-        for name, value in headers[first:]:
-            said.setdefault(name.removeprefix(self._prefix), (value or b"").decode("utf-8", "replace"))
-        if (said.get("pipeline"), said.get("ledger")) != (self._context.pipeline, self._context.ledger):
+        if not headers or headers[-1][0] != LETTER:
             return
-        source = names.get((said["batch"], said["retry-attempts"], said["epoch"]))
-        if source is None:
+        said = json.loads(headers[-1][1] or b"")
+        source = AttemptKey(BatchKey.from_json(said["batch"]), said["attempt"], said["epoch"])
+        mine = (said["pipeline"], said["ledger"]) == (self._context.pipeline, self._context.ledger)
+        if not mine or source not in wanted:
             return
-        error = ErrorInfo(ErrorType(said["error-type"]), said["error"], sqlstate=said.get("error-sqlstate"))
-        position = int(said.get("source-offset") or said["source-position"])
-        origin = {name: value for name, value in said.items() if name not in _ABOUT_THE_ATTEMPT}
-        letter = DeadLetter(position, _bytes(message.key()), _bytes(message.value()), error, origin, headers[:first])
+        error = ErrorInfo(ErrorType(said["error_type"]), said["error"], sqlstate=said["sqlstate"])
+        own, rest = headers[: said["own_headers"]], headers[said["own_headers"] : -1]
+        texts = {name: (value or b"").decode("utf-8", "replace") for name, value in rest}
+        letter = DeadLetter(said["position"], _bytes(message.key()), _bytes(message.value()), error, texts, own)
         at = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
         found.setdefault(source, []).append(KeptLetter(source, letter, at))
 

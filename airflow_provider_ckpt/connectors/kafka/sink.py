@@ -114,7 +114,7 @@ class KafkaSink:
         topic = self._ask().find(queue.topic)
         if topic is None:
             return
-        kept = KeptLetters(self._connection, queue.topic, queue.header_prefix, self._context)
+        kept = KeptLetters(self._connection, queue.topic, self._context)
         seconds = self._seconds + transaction_seconds(self._connection)
         found = kept.of(wanted, self._ask().ends(queue.topic, topic.partitions), seconds)
         for source in wanted:

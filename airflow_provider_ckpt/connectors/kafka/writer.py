@@ -160,7 +160,7 @@ class KafkaWriter:
         producer.begin_transaction()
         try:
             self._send_rows(messages)
-            self._send_letters(task, letters, now)
+            self._send_letters(task, letters)
             # Last, so that it hides as little as can be from who reads receipts up to the last stable offset.
             producer.produce(self._receipts, receipt_value(receipt), receipt_key(self._context.ledger, task.key), 0)
             transactions.commit()
@@ -205,7 +205,7 @@ class KafkaWriter:
         if refused:
             raise _UnfitError(refused)
 
-    def _send_letters(self, task: BatchTask, letters: Sequence[DeadLetter], at: datetime) -> None:
+    def _send_letters(self, task: BatchTask, letters: Sequence[DeadLetter]) -> None:
         if not letters:
             return
         assert self._hold is not None
@@ -218,7 +218,7 @@ class KafkaWriter:
                 if error is not None:
                     failures.append((letter, error))
 
-            headers = letter_headers(letter, task, self._pipeline, self._context, at)
+            headers = letter_headers(letter, task, self._context)
             sender.one(letter.value, watch, {"key": letter.key, "headers": headers})
         transactions.flush(failures)
         if failures:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import DEAD_LETTER, LETTER_COLUMNS, Bookkeeping
 from airflow_provider_ckpt.connectors.postgres.common import error_info
-from airflow_provider_ckpt.connectors.protocols import Content, DeadLetter, KeptLetter, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Content, DeadLetter, KeptLetter, SinkContext, headers_of
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.letters import AttemptKey
@@ -90,7 +90,7 @@ def letter_of(source: AttemptKey, row: tuple[Any, ...]) -> KeptLetter:
     """A dead letter from a row of :attr:`Bookkeeping.letters`."""
     position, key, value, error_type, message, sqlstate, headers, at = row
     error = ErrorInfo(ErrorType(error_type), message, sqlstate=sqlstate)
-    letter = DeadLetter(position, _bytes(key), _bytes(value), error, headers)
+    letter = DeadLetter(position, _bytes(key), _bytes(value), error, *headers_of(headers))
     return KeptLetter(source, letter, at.astimezone(UTC))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.kafka.bookkeeping import Books, receipts_topic
+from airflow_provider_ckpt.connectors.kafka.letters import LETTER
 from airflow_provider_ckpt.connectors.kafka.reading import Reading
 from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
@@ -134,17 +136,13 @@ class TopicHarness(SinkHarness):
 
     def letters(self, context: SinkContext) -> list[StoredLetter]:
         """See :class:`SinkHarness`."""
+        own = self.own(context)
+        found = [(json.loads(record.header[LETTER]), record) for record in stored(self.broker, self.letters_topic)]
         return sorted(
             (
-                StoredLetter(
-                    int(record.header["x-ckpt-batch"].split("#")[1]),
-                    int(record.header["x-ckpt-source-position"]),
-                    record.key,
-                    record.value,
-                    record.header["x-ckpt-error-type"],
-                )
-                for record in stored(self.broker, self.letters_topic)
-                if record.header["x-ckpt-pipeline"] == self.own(context).pipeline
+                StoredLetter(said["batch"][2], said["position"], record.key, record.value, said["error_type"])
+                for said, record in found
+                if said["pipeline"] == own.pipeline
             ),
             key=lambda letter: letter.position,
         )

@@ -72,3 +72,19 @@ def test_retries_and_replays_are_counted_and_the_origin_stays() -> None:
     assert second.headers["x-ckpt-retry-attempts"] == "4"
     assert second.headers["x-ckpt-source-file"] == "a.jsonl"
     assert second.headers["x-ckpt-batch"] == "dlq:2:p#0@2"
+
+
+def test_a_record_s_own_time_stands() -> None:
+    record = DeadLetter(7, b"k", b"v", LETTER.error, {"timestamp": "2020-01-01T00:00:00+00:00"}, (("a", b"1"),))
+
+    (found,) = headed([record], TASK, pipeline(), epoch=1, at=AT)
+
+    assert found.headers["x-ckpt-timestamp"] == "2020-01-01T00:00:00+00:00"
+    assert found.original_headers == (("a", b"1"),)
+
+
+def test_a_record_s_own_headers_are_kept_unless_the_pipeline_says_otherwise() -> None:
+    record = DeadLetter(7, b"k", b"v", LETTER.error, {}, (("a", b"1"),))
+    without = pipeline(dead_letter_queue={"include_original_headers": False})
+
+    assert [found.original_headers for found in headed([record], TASK, without, epoch=1)] == [()]

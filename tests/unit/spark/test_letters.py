@@ -11,14 +11,14 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import POSITION, DeadLetter, KeptLetter, Reader, Shape, Sink
+from airflow_provider_ckpt.connectors.protocols import POSITION, DeadLetter, KeptLetter, Reader, Shape, Sink, headers_of
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import originals
-from airflow_provider_ckpt.spark.letters import LetterReader, detail
+from airflow_provider_ckpt.spark.letters import HEADERS, LetterReader, detail
 
 KEY = BatchKey(1, "t", 4)
 SOURCE = AttemptKey(KEY, 1, 1)
@@ -152,3 +152,23 @@ def test_letters_of_other_types_are_passed_over() -> None:
 
     assert found.column("value").to_pylist() == [b"mine"]
     assert json.dumps(task(1).to_json())
+
+
+def test_a_message_comes_back_with_its_headers_its_time_and_without_a_value() -> None:
+    columns = [("key", "binary"), ("value", "binary"), ("headers", HEADERS), ("timestamp", "timestamp")]
+    headers = {"x-ckpt-timestamp": "2024-01-01T12:00:00.123000+00:00"}
+    own = (("trace", b"\xff"), ("trace", b"2"), ("none", None))
+    tombstone = DeadLetter(40, b"k", None, BAD, headers, own)
+    gone = DeadLetter(41, None, None, BAD, {"x-ckpt-original": "no longer in the source"})
+    again = reader(Shape(raw=True, columns=columns), tombstone, gone)
+    batch = task(2)
+
+    (found,) = table(again.read(batch)).to_pylist()
+    (left_out,) = again.unreadable(batch)
+
+    assert (found["key"], found["value"]) == (b"k", None)
+    assert [(header["key"], header["value"]) for header in found["headers"]] == list(own)
+    assert found["timestamp"] == datetime(2024, 1, 1, 12, 0, 0, 123000, UTC)
+    assert left_out.position == 1
+    assert headers_of(tombstone.header_texts()) == (headers, own)
+    assert headers_of(gone.header_texts()) == (gone.headers, ())
