@@ -113,7 +113,9 @@ def _timestamps(column: pa.Array) -> pa.Array:
 def _one_by_one(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
-    return pa.array([None if value is None else _value(value) for value in column.to_pylist()], pa.string())
+    return pa.array(
+        [None if value is None else _value(value) for value in column.to_pylist(maps_as_pydicts="lossy")], pa.string()
+    )
 
 
 def _value(value: Any) -> str:

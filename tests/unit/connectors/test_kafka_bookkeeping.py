@@ -1,0 +1,86 @@
+"""What the receipts topic's records say, read in any order that compaction and racing runs may leave."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
+    Books,
+    UsedId,
+    epoch_key,
+    id_key,
+    receipt_key,
+    receipt_value,
+    receipts_topic,
+    transactional_id,
+)
+from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.ranges import Range
+
+OURS, THEIRS = "ours", "theirs"
+
+
+def receipt(seq: int, partition: str = "p", epoch: int = 1) -> Receipt:
+    key = BatchKey(1, partition, seq)
+    return Receipt(key, Range(seq, seq + 1), Verdict.DELIVERED, epoch, 1, Counts(1, 1), datetime.now(UTC), 9)
+
+
+def test_the_highest_epoch_counts_whichever_was_written_last() -> None:
+    books = Books(OURS)
+    for epoch in (3, 5, 4):
+        books.take(epoch_key(OURS, epoch), b"{}")
+    books.take(epoch_key(THEIRS, 9), b"{}")
+
+    assert (books.newest, books.highest, books.ledgers) == (5, 9, {OURS, THEIRS})
+
+
+def test_a_fence_takes_back_what_is_older_and_no_more() -> None:
+    books = Books(OURS)
+    for epoch in (3, 5):
+        books.take(epoch_key(OURS, epoch), b"{}")
+        books.take(id_key(OURS, UsedId(epoch, "p")), b"{}")
+    books.take(epoch_key(THEIRS, 1), b"{}")
+
+    gone = list(books.below(5))
+    for key in gone:
+        books.take(key, None)
+
+    assert gone == [epoch_key(OURS, 3), id_key(OURS, UsedId(3, "p"))]
+    assert (books.epochs, books.ids) == ({OURS: {5}, THEIRS: {1}}, {UsedId(5, "p")})
+
+
+def test_receipts_are_those_of_one_ledger_in_the_order_of_their_keys() -> None:
+    books = Books(OURS)
+    kept = [receipt(2), receipt(10), receipt(0, "q")]
+    for item in (kept[1], kept[2], kept[0]):
+        books.take(receipt_key(OURS, item.key), receipt_value(item))
+    books.take(receipt_key(THEIRS, receipt(1).key), receipt_value(receipt(1)))
+
+    assert list(books.in_order()) == kept
+    assert books.receipt(BatchKey(1, "p", 1)) is None
+
+
+def test_a_lane_keeps_its_partition_s_receipts_alone() -> None:
+    books = Books(OURS, "q")
+    for item in (receipt(0, "p"), receipt(0, "q")):
+        books.take(receipt_key(OURS, item.key), receipt_value(item))
+
+    assert [item.key.partition for item in books.in_order()] == ["q"]
+
+
+def test_the_first_claim_of_a_batch_stands() -> None:
+    books = Books(OURS)
+    for epoch in (1, 2):
+        item = receipt(0, epoch=epoch)
+        books.take(receipt_key(OURS, item.key), receipt_value(item))
+
+    found = books.receipt(BatchKey(1, "p", 0))
+
+    assert found is not None
+    assert found.epoch == 1
+
+
+def test_names() -> None:
+    assert receipts_topic("orders") == "ckpt-receipts.orders"
+    assert transactional_id(SinkContext("l", "orders"), "recovery:0:p/1") == "ckpt/l/orders/recovery:0:p/1"
