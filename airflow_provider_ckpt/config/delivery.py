@@ -97,7 +97,7 @@ class DeadLetterQueue(Part):
 
     :param enabled: without it, an error that calls for a dead letter halts the run; nothing is dropped
     :param sink: ``same`` writes them with the batch: a table beside a PostgreSQL target, JSON lines beside
-        a Delta table
+        a Delta table, ``topic`` for a Kafka target
     """
 
     enabled: bool = True

@@ -26,6 +26,9 @@ _NOT_READ = {
 }
 """Keys of connectors and commands that are not there yet."""
 
+_READ_BY_KAFKA = frozenset({"topic"})
+"""Those of dead_letter_queue that a kafka sink obeys."""
+
 
 def load(path: str | PathLike[str]) -> Pipeline:
     """The pipeline that a YAML file declares.
@@ -101,6 +104,8 @@ def _without_effect(pipeline: Pipeline) -> Iterator[str]:
     for name, keys in _NOT_READ.items():
         part: BaseModel = getattr(pipeline, name)
         for key in keys:
+            if pipeline.sink.type == "kafka" and key in _READ_BY_KAFKA:
+                continue
             if getattr(part, key) != type(part).model_fields[key].default:
                 yield f"{name}.{key}"
 

@@ -134,7 +134,7 @@ class Sink(Part):
     :param path: the table's directory (delta)
     :param topic: the topic's name (kafka)
     :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
-    :param key: the target's key columns, for ``upsert``
+    :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
     """
 
     type: Literal["postgres", "delta", "kafka"]

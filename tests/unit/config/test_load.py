@@ -185,3 +185,11 @@ def test_keys_that_do_not_do_what_they_say_have_warnings() -> None:
     assert "no work is ever committed before its verdict" in timer
     assert "there are no lookups here" in cache
     assert kafka == "dead_letter_queue.brokers is accepted and has no effect in this version"
+
+
+def test_where_dead_letters_go_in_kafka_has_an_effect_on_a_kafka_sink_alone() -> None:
+    queue = "dead_letter_queue: {topic: dead, header_prefix: x-streamforge-}\n"
+    to_kafka = MINIMAL.replace("postgres, connection: lake, table", "kafka, connection: lake, topic")
+
+    assert warnings(parse(to_kafka + queue)) == []
+    assert [said.split()[0] for said in warnings(parse(MINIMAL + queue))] == ["dead_letter_queue.topic"]

@@ -32,7 +32,7 @@ def test_the_highest_epoch_counts_whichever_was_written_last() -> None:
         books.take(epoch_key(OURS, epoch), b"{}")
     books.take(epoch_key(THEIRS, 9), b"{}")
 
-    assert (books.newest, books.highest, books.ledgers) == (5, 9, {OURS, THEIRS})
+    assert (books.newest, books.highest, books.ledgers) == (5, 9, frozenset({OURS, THEIRS}))
 
 
 def test_a_fence_takes_back_what_is_older_and_no_more() -> None:
