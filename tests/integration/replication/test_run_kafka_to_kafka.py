@@ -1,0 +1,93 @@
+"""From topic to topic: each message once for consumers of committed ones, and unchanged unless it is transformed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.replication.letters import index, look
+from tests.integration.connectors.kafka_sink_support import stored
+from tests.integration.connectors.kafka_support import CONNECTION, connection_to, put
+from tests.services.kafka import KafkaBroker
+from tests.services.postgres import PostgresServer
+from tests.services.replication import Replication, make_ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Copying:
+    """Two topics of two partitions, and a pipeline from one to the other."""
+
+    broker: KafkaBroker
+    source: str
+    target: str
+    letters: str
+    replication: Replication
+
+    def put(self, values: list[Any], partition: int = 0, **more: Any) -> None:
+        put(self.broker, self.source, values, partition, **more)
+
+
+@pytest.fixture
+def copying(spark: SparkSession, kafka_broker: KafkaBroker, postgres_server: PostgresServer) -> Iterator[Copying]:
+    """A pipeline that cuts batches of ten."""
+    source, target = kafka_broker.new_topic(2), kafka_broker.new_topic(2)
+    document = {
+        "name": f"copy-{target}",
+        "source": {"type": "kafka", "connection": CONNECTION, "topic": source},
+        "sink": {"type": "kafka", "connection": CONNECTION, "topic": target},
+        "dead_letter_queue": {"topic": f"letters-{target}"},
+        "delivery": "exactly_once",
+        "commit_strategy": {"commit_interval": 10},
+    }
+    with make_ledger(postgres_server.new_database()) as ledger:
+        others = {CONNECTION: connection_to(kafka_broker)}
+        replication = Replication(spark, ledger, postgres_server.new_database(), document, others)
+        yield Copying(kafka_broker, source, target, f"letters-{target}", replication)
+
+
+def test_a_copy_keeps_all_of_a_message_and_delivers_it_once(copying: Copying) -> None:
+    copying.put([f"a{n}".encode() for n in range(25)], key=b"k", headers=[("trace", b"\xff"), ("trace", None)])
+    copying.put([b"b", None], partition=1, key=b"\x00")
+
+    first = copying.replication.run()
+    again = copying.replication.run()
+    copying.put([b"last"], key=b"k")
+    third = copying.replication.run()
+
+    assert (first.records, again.spark_started) == (Counts(27, 27, 0, 0), False)
+    assert third.records == Counts(1, 1, 0, 0)
+    found = stored(copying.broker, copying.target)
+    assert [record.value for record in found if record.key == b"k"] == [*(f"a{n}".encode() for n in range(25)), b"last"]
+    assert [record.value for record in found if record.key == b"\x00"] == [b"b", None]
+    assert next(record.headers for record in found if record.value == b"a7") == [("trace", b"\xff"), ("trace", None)]
+    sent = {record.value: record.timestamp for record in stored(copying.broker, copying.source)}
+    assert {record.value: record.timestamp for record in found} == sent
+    assert copying.replication.ledger.audit(copying.replication.pipeline.name)["ok"]
+
+
+def test_a_bad_message_goes_to_the_dead_letter_topic_and_is_found_there(copying: Copying) -> None:
+    transform = {"decode": "json", "schema": "id bigint", "where": "id <> 2", "select": {"id": "id", "twice": "id * 2"}}
+    decoding = copying.replication.changed(transform=transform)
+    copying.put([b'{"id": 1}', b'{"id": 2}', b"{\xff", b'{"id": 3}'], key=b"k", headers=[("own", b"1")])
+
+    summary = decoding.run()
+
+    assert summary.records == Counts(4, 2, 1, 1)
+    values = [json.loads(record.value or b"") for record in stored(copying.broker, copying.target)]
+    assert sorted(values, key=lambda value: int(value["id"])) == [{"id": 1, "twice": 2}, {"id": 3, "twice": 6}]
+    (letter,) = stored(copying.broker, copying.letters)
+    assert (letter.key, letter.value, letter.headers[0]) == (b"k", b"{\xff", ("own", b"1"))
+    assert letter.header["x-ckpt-error-type"] == "MessageDeserialization"
+    assert letter.header["x-ckpt-source-offset"] == "2"
+    setup = decoding.setup()
+    ((entry, kept),) = look(setup, index(setup).entries)
+    assert (entry.letters.records, kept.letter.value, kept.letter.position) == (1, b"{\xff", 2)
+    assert list(kept.letter.original_headers) == [("own", b"1")]
