@@ -108,12 +108,12 @@ def test_a_bad_message_costs_itself_and_its_dead_letter_says_everything(events: 
     assert (first[0], bytes(first[1]), bytes(first[2]), first[3]) == (2, b"\x00k", bad, "MessageDeserialization")
     assert (second[0], second[2]) == (3, None)
     headers = first[4]
-    assert {name: headers[f"source-{name}"] for name in ("topic", "partition", "offset")} == {
+    assert {name: headers[f"x-ckpt-source-{name}"] for name in ("topic", "partition", "offset")} == {
         "topic": events.topic,
         "partition": "0",
         "offset": "2",
     }
-    assert headers["timestamp"].startswith("20")
+    assert headers["x-ckpt-timestamp"].startswith("20")
     assert json.loads(headers["original-headers"]) == [["trace", "t-1"], ["raw", None, "/w=="]]
 
 
