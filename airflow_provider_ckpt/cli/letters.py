@@ -21,7 +21,7 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.letters import UNDELIVERED, Entry, Selection, read_again
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import KeptLetter
+    from airflow_provider_ckpt.connectors.content import KeptLetter
     from airflow_provider_ckpt.ledger.letter_views import LetterIndex
     from airflow_provider_ckpt.replication.setup import Setup
 

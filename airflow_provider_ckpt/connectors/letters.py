@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
-from airflow_provider_ckpt.connectors.protocols import KeptLetter, Sink
+from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.protocols import Sink
 from airflow_provider_ckpt.core.errors import SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Letters
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
+from airflow_provider_ckpt.connectors.content import KeptLetter
 from airflow_provider_ckpt.connectors.letters import kept, types_of
-from airflow_provider_ckpt.connectors.protocols import KeptLetter, Sink, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Sink, SinkContext
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.letters import UNTYPED, Entry, Letters, Selection, choose, first_of, runs_of
 from airflow_provider_ckpt.replication.setup import Setup

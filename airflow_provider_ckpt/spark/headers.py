@@ -12,7 +12,7 @@ from airflow_provider_ckpt.spark.letters import replays
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.connectors.protocols import DeadLetter
+    from airflow_provider_ckpt.connectors.content import DeadLetter
     from airflow_provider_ckpt.core.wave import BatchTask
 
 ATTEMPTS = "retry-attempts"

@@ -11,8 +11,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.content import DeadLetter
 from airflow_provider_ckpt.connectors.letters import kept
-from airflow_provider_ckpt.connectors.protocols import POSITION, DeadLetter, Reader, Shape, Sink
+from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, Shape, Sink
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.letters import Letters, Placed
 

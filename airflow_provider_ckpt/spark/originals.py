@@ -8,7 +8,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.protocols import POSITION, DeadLetter, Reader
+from airflow_provider_ckpt.connectors.content import DeadLetter
+from airflow_provider_ckpt.connectors.protocols import POSITION, Reader
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.spark.letters import LetterReader, replays
 

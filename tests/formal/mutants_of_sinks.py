@@ -71,7 +71,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "delta: a commit does not look at the fence",
         "connectors/delta/committer.py",
-        "                refuse_if_fenced(self._layout, table, self._context.epoch)\n",
+        "                refuse_unless_current(self._layout, table, self._context.epoch)\n",
         "                pass\n",
         test=f"{_DELTA_FENCE}::test_a_stale_epoch_commits_nothing_and_its_files_go",
     ),

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, NewTopic
 
 VERSION = "4.1.0"
 USER = "ckpt"
@@ -189,7 +189,8 @@ class KafkaBroker:
         self._topics += 1
         name = name or f"topic-{self._topics}"
         admin = self.admin()
-        admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {}))])[name].result(30)
+        topic = NewTopic(name, partitions, 1, config=dict(config or {}))
+        _until(lambda: _create(admin, topic), f"topic {name} could not be created: the broker stayed fenced")
         # Made is not yet known everywhere: a client may still be told that there is no such topic.
         _until(lambda: name in admin.list_topics(timeout=10).topics, f"topic {name} did not appear")
         return name
@@ -258,6 +259,19 @@ class KafkaBroker:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"Kafka did not start:\n{self.log}")
             time.sleep(0.05)
+
+
+def _create(admin: AdminClient, topic: NewTopic) -> bool:
+    """Whether the topic was made; a broker that was paused is fenced for a moment, and takes none meanwhile."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        admin.create_topics([topic])[topic.topic].result(30)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+            raise
+        return False
+    return True
 
 
 def _until(done: Callable[[], bool], what: str, seconds: float = 30.0) -> None:

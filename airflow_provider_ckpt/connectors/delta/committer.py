@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.column_types import misfit_error, misfits
-from airflow_provider_ckpt.connectors.delta.fence import TRIES, refuse_if_fenced
+from airflow_provider_ckpt.connectors.delta.fence import TRIES, refuse_unless_current
 from airflow_provider_ckpt.connectors.delta.layout import Layout
 from airflow_provider_ckpt.connectors.delta.receipts import Entry, Receipts
 from airflow_provider_ckpt.connectors.delta.staged import Staged, StagedWave, discard
@@ -78,7 +78,7 @@ class DeltaCommitter:
             wave.receipted(index, entry.receipt, ours=same_attempt and entry.file == staged.name)
         try:
             if wave.waiting:
-                refuse_if_fenced(self._layout, table, self._context.epoch)
+                refuse_unless_current(self._layout, table, self._context.epoch)
         except FencedError:
             for staged in wave.waiting.values():  # no receipt, and none can come any more
                 discard(staged.paths(self._layout.table))
@@ -89,7 +89,7 @@ class DeltaCommitter:
         table = delta_table.load(self._layout.table)
         if table is not None:
             return table
-        refuse_if_fenced(self._layout, None, self._context.epoch)
+        refuse_unless_current(self._layout, None, self._context.epoch)
         schema = wave.schema
         if schema is None:
             raise ConfigError(

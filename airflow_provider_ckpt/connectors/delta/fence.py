@@ -49,6 +49,22 @@ def refuse_if_fenced(layout: Layout, table: DeltaTable | None, epoch: int) -> No
         )
 
 
+def refuse_unless_current(layout: Layout, table: DeltaTable | None, epoch: int) -> None:
+    """Fail unless the fence stands at the writer's epoch.
+
+    :raises FencedError: if a newer epoch holds it
+    :raises SinkError: if it was never raised, or went with the table
+    """
+    refuse_if_fenced(layout, table, epoch)
+    newest = newest_epoch(layout, table)
+    if newest < epoch:
+        raise SinkError(
+            f"the sink's fence stands at {newest or 'no epoch'}, not at this writer's epoch {epoch}.",
+            pipeline=layout.pipeline,
+            hint="The fence is raised before anything is sent; start a new run.",
+        )
+
+
 def fence(layout: Layout, epoch: int) -> None:
     """Shut out every older epoch; see the module.
 

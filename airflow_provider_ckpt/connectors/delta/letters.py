@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter, headers_of
 from airflow_provider_ckpt.connectors.delta.layout import Layout
 from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
-from airflow_provider_ckpt.connectors.protocols import DeadLetter, KeptLetter, SinkContext, headers_of
+from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.wave import BatchTask

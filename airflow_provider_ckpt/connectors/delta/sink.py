@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.content import KeptLetter
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.fence import fence, newest_epoch
 from airflow_provider_ckpt.connectors.delta.layout import DATA_PREFIX, Layout
 from airflow_provider_ckpt.connectors.delta.letters import keep_replay, read_letters, read_replay
 from airflow_provider_ckpt.connectors.delta.receipts import Receipts
 from airflow_provider_ckpt.connectors.files.local import local_path
-from airflow_provider_ckpt.connectors.protocols import Claims, Connection, KeptLetter, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content, DeadLetter, data_error
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.column_types import for_delta, misfit_error, misfits
-from airflow_provider_ckpt.connectors.delta.fence import refuse_if_fenced
+from airflow_provider_ckpt.connectors.delta.fence import refuse_unless_current
 from airflow_provider_ckpt.connectors.delta.layout import Layout
 from airflow_provider_ckpt.connectors.delta.letters import letter_lines
 from airflow_provider_ckpt.connectors.delta.receipts import Receipts
@@ -30,14 +31,7 @@ from airflow_provider_ckpt.connectors.files.local import (
     sync_file,
     write_durably,
 )
-from airflow_provider_ckpt.connectors.protocols import (
-    POSITION,
-    Connection,
-    Content,
-    DeadLetter,
-    SinkContext,
-    data_error,
-)
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Verdict
 from airflow_provider_ckpt.core.errors import (
     CkptError,
@@ -79,7 +73,7 @@ class DeltaWriter:
         """Stage the batch, unless it has its receipt already; see :class:`Writer`."""
         try:
             table = self._fresh()
-            refuse_if_fenced(self._layout, table, self._context.epoch)
+            refuse_unless_current(self._layout, table, self._context.epoch)
             head = table.transaction_version(self._layout.receipts_app) if table else None
             entry = self._receipts.find(head, [task.key]).get(task.key)
             if entry is not None:
@@ -168,7 +162,7 @@ class DeltaWriter:
                         f"{failure.message} The batch's dead letters could not be kept, so nothing of it was sent.",
                         hint="Make that place writable, then run again.",
                     ) from error
-                time.sleep(1)
+                time.sleep(LETTER_PAUSE)
             else:
                 break
         return str(path)

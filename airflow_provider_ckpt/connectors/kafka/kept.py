@@ -12,9 +12,10 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
+from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter
 from airflow_provider_ckpt.connectors.kafka.common import Noticed, client_config, error_info, opened, raised
 from airflow_provider_ckpt.connectors.kafka.letters import LETTER
-from airflow_provider_ckpt.connectors.protocols import Connection, DeadLetter, KeptLetter, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, KafkaProducerError
 from airflow_provider_ckpt.core.letters import AttemptKey

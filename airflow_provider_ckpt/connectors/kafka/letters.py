@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from airflow_provider_ckpt.connectors.protocols import DeadLetter, SinkContext
+from airflow_provider_ckpt.connectors.content import DeadLetter
+from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.wave import BatchTask
 
 Headers = list[tuple[str, bytes | None]]

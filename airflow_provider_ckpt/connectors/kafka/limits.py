@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.content import data_error
 from airflow_provider_ckpt.connectors.kafka.outgoing import Messages, header_parts
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic
-from airflow_provider_ckpt.connectors.protocols import data_error
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from functools import partial
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.content import data_error
 from airflow_provider_ckpt.connectors.kafka.common import codes
 from airflow_provider_ckpt.connectors.kafka.outgoing import Messages, lists_of
-from airflow_provider_ckpt.connectors.protocols import data_error
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:

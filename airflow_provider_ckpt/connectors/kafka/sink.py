@@ -8,6 +8,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.content import KeptLetter
 from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
     Books,
     epoch_key,
@@ -23,7 +24,7 @@ from airflow_provider_ckpt.connectors.kafka.outgoing import refuse_misfits
 from airflow_provider_ckpt.connectors.kafka.reading import Reading
 from airflow_provider_ckpt.connectors.kafka.transactions import Transactions, note, transaction_seconds
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
-from airflow_provider_ckpt.connectors.protocols import Claims, Connection, KeptLetter, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay

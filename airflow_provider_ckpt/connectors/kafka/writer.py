@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content, DeadLetter
 from airflow_provider_ckpt.connectors.kafka.bookkeeping import receipt_key, receipt_value, receipts_topic
 from airflow_provider_ckpt.connectors.kafka.common import error_info, require
 from airflow_provider_ckpt.connectors.kafka.lane import Hold, epochs_now, refuse_if_fenced
@@ -21,7 +22,7 @@ from airflow_provider_ckpt.connectors.kafka.outgoing import Messages, messages_o
 from airflow_provider_ckpt.connectors.kafka.sending import Sender
 from airflow_provider_ckpt.connectors.kafka.transactions import superseded
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
-from airflow_provider_ckpt.connectors.protocols import Connection, Content, DeadLetter, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import (
     CkptError,
@@ -43,7 +44,6 @@ _VERDICTS = {
     Instruction.REJECT: Verdict.REJECTED,
     Instruction.VOID: Verdict.VOID,
 }
-_LETTER_PAUSE = 1.0
 
 
 class _UnfitError(Exception):
@@ -144,7 +144,7 @@ class KafkaWriter:
                 refusals += 1
                 if refusals > self._pipeline.dead_letter_queue.max_dlq_retries:
                     raise self._undeliverable(task, failure) from None
-                time.sleep(_LETTER_PAUSE)
+                time.sleep(LETTER_PAUSE)
             # The client has numbered messages that the broker never took, so its next transaction would fail too.
             self._let_go()
             found = self._found(task)  # a twin may have been faster

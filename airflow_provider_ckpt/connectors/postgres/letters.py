@@ -8,9 +8,10 @@ from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.content import Content, DeadLetter, KeptLetter, headers_of
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import DEAD_LETTER, LETTER_COLUMNS, Bookkeeping
 from airflow_provider_ckpt.connectors.postgres.common import error_info
-from airflow_provider_ckpt.connectors.protocols import Content, DeadLetter, KeptLetter, SinkContext, headers_of
+from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.letters import AttemptKey

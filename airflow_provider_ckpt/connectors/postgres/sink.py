@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.content import KeptLetter
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     ALL_TABLES,
     LOCK,
@@ -20,7 +21,7 @@ from airflow_provider_ckpt.connectors.postgres.common import error_info, open_ps
 from airflow_provider_ckpt.connectors.postgres.fitting import FILLS_COLUMNS, refuse_misfits
 from airflow_provider_ckpt.connectors.postgres.letters import letter_of
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
-from airflow_provider_ckpt.connectors.protocols import Claims, Connection, KeptLetter, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     Bookkeeping,
     receipt_of,
@@ -24,7 +25,7 @@ from airflow_provider_ckpt.connectors.postgres.common import error_info, open_ad
 from airflow_provider_ckpt.connectors.postgres.letters import NO_DEAD_LETTERS, refusal, write_letters
 from airflow_provider_ckpt.connectors.postgres.rows import CHECK, Rows, deliver_with_care
 from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe
-from airflow_provider_ckpt.connectors.protocols import Connection, Content, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import (
     CkptError,
@@ -102,7 +103,7 @@ class PostgresWriter:
                 return self._transaction(task, content, Bookkeeping(self._connect().schema))
             except DeadLetterQueueError:
                 self._roll_back()
-                time.sleep(1)
+                time.sleep(LETTER_PAUSE)
         return self._transaction(task, content, Bookkeeping(self._connect().schema))
 
     def _transaction(self, task: BatchTask, content: Content, books: Bookkeeping) -> Outcome:

@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from airflow_provider_ckpt.config.load import load
+from airflow_provider_ckpt.connectors.content import Content
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import POSITION, Content, SinkContext
+from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.ledger import migrate, tables

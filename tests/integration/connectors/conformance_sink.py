@@ -15,15 +15,8 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import (
-    POSITION,
-    Committer,
-    Content,
-    DeadLetter,
-    Sink,
-    SinkContext,
-    Writer,
-)
+from airflow_provider_ckpt.connectors.content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.protocols import POSITION, Committer, Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
 from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Replay
@@ -367,6 +360,17 @@ class SinkConformance(ABC):
             found = run.receipts({"main": Known(2, 2 * SIZE)})
 
             assert [(receipt.key.generation, receipt.key.seq) for receipt in found] == [(2, 2), (3, 0)]
+
+    def test_nothing_is_delivered_before_a_fence_was_raised(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.sink.check()
+
+            outcome = run.send(task(0), content(0))
+
+            assert outcome.outcome is AttemptOutcome.FAILED
+            assert outcome.error is not None
+            assert "fence stands at no epoch" in outcome.error.message
+            assert harness.target() == []
 
     def test_a_fence_refuses_whoever_has_an_older_epoch(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as old, Run(harness, 2) as new:

@@ -41,8 +41,8 @@ STEPS = [
     (delta_receipts, "write_durably", True),
     (delta_table, "commit", False),
     (delta_table, "commit", True),
-    (delta_committer, "refuse_if_fenced", False),
-    (delta_committer, "refuse_if_fenced", True),
+    (delta_committer, "refuse_unless_current", False),
+    (delta_committer, "refuse_unless_current", True),
 ]
 
 

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from airflow_provider_ckpt.connectors.content import Content
 from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
-from airflow_provider_ckpt.connectors.protocols import POSITION, Content, SinkContext
+from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.wave import Outcome

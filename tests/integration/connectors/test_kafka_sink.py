@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ckpt.connectors.content import Content, DeadLetter
 from airflow_provider_ckpt.connectors.kafka.bookkeeping import receipts_topic
 from airflow_provider_ckpt.connectors.kafka.letters import LETTER
 from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
 from airflow_provider_ckpt.connectors.kafka.transactions import Transactions
-from airflow_provider_ckpt.connectors.protocols import POSITION, Content, DeadLetter, SinkContext
+from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey

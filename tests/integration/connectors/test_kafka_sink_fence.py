@@ -181,17 +181,6 @@ class TestRaces:
             assert not lane.outcome.error.whole
             assert harness.target() == ids(0)
 
-    def test_nothing_is_delivered_before_a_fence_was_raised(self, harness: TopicHarness) -> None:
-        with Run(harness, 1) as run:
-            run.sink.check()
-
-            outcome = run.send(task(0), content(0))
-
-            assert outcome.outcome is AttemptOutcome.FAILED
-            assert outcome.error is not None
-            assert "fence stands at no epoch" in outcome.error.message
-            assert harness.target() == []
-
 
 class TestOpenTransactions:
     def test_the_fence_ends_a_dead_lane_s(self, harness: TopicHarness) -> None:

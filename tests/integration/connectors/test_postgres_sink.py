@@ -172,17 +172,6 @@ class TestFence:
             assert [type(error) for error in raised] == [FencedError]
             assert (receipts, new.receipts(), harness.target()) == ([], [], [])
 
-    def test_nothing_is_delivered_before_a_fence_was_raised(self, harness: TargetHarness) -> None:
-        with Run(harness, 1) as run:
-            run.sink.check()
-
-            outcome = run.send(task(0), content(0))
-
-            assert outcome.outcome is AttemptOutcome.FAILED
-            assert outcome.error is not None
-            assert "fence stands at no epoch" in outcome.error.message
-            assert harness.target() == []
-
 
 class TestTwins:
     def test_two_lanes_with_the_same_batch_deliver_it_once(self, harness: TargetHarness) -> None:

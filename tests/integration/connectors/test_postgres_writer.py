@@ -16,18 +16,12 @@ import psycopg2
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ckpt.connectors.content import Content, DeadLetter
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
-from airflow_provider_ckpt.connectors.protocols import (
-    POSITION,
-    Content,
-    DeadLetter,
-    PlanRequest,
-    SinkContext,
-    Todo,
-)
+from airflow_provider_ckpt.connectors.protocols import POSITION, PlanRequest, SinkContext, Todo
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range

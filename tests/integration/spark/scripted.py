@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Content, Shape, SinkContext
+from airflow_provider_ckpt.connectors.content import Content
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError, SourceError
 from airflow_provider_ckpt.core.ranges import Range

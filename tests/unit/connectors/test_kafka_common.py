@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from airflow_provider_ckpt.connectors.content import DeadLetter, data_error
 from airflow_provider_ckpt.connectors.kafka.common import (
     Noticed,
     bootstrap,
@@ -18,7 +19,7 @@ from airflow_provider_ckpt.connectors.kafka.common import (
     require,
     timeout,
 )
-from airflow_provider_ckpt.connectors.protocols import Connection, DeadLetter, data_error
+from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import (
     Action,
     ConfigError,

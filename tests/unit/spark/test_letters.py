@@ -11,7 +11,8 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import POSITION, DeadLetter, KeptLetter, Reader, Shape, Sink, headers_of
+from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter, headers_of
+from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, Shape, Sink
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Replay
