@@ -5,7 +5,7 @@ SHELL := bash
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka demo test test-unit test-integration test-system lint format crash formal ledger-storm bench-pg bench-ledger docs lock clean
+.PHONY: help setup java postgres kafka demo test test-unit test-integration test-system lint format crash formal ledger-storm bench-pg bench-kafka bench-files bench-ledger docs lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -23,7 +23,7 @@ postgres:
 	@tests/services/packages.sh postgres
 
 kafka: java
-	@tests/services/kafka.sh
+	@tests/services/jars.sh kafka
 
 demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build/demo/summary.json
 	@$(PY) -m tests.system.demo
@@ -62,6 +62,13 @@ ledger-storm: setup postgres ## Random commands, SIGKILLs and stale epochs on on
 
 bench-pg: setup postgres java ## A million rows PostgreSQL to PostgreSQL against psql and Spark JDBC; writes build/bench/pg_to_pg.json
 	@$(PY) -m tests.benchmarks.pg_to_pg
+
+bench-kafka: setup postgres java kafka ## A million messages Kafka to Kafka, exactly once, against Spark's own connector; writes build/bench/kafka_to_kafka.json
+	@tests/services/jars.sh spark-kafka
+	@$(PY) -m tests.benchmarks.kafka_to_kafka
+
+bench-files: setup java ## Many small batches against Structured Streaming, flights against Spark's JSON to Parquet; writes build/bench/files.json
+	@$(PY) -m tests.benchmarks.files
 
 bench-ledger: setup postgres ## Settlements a second, with 10,000 and 10,000,000 receipts behind them; writes build/bench/ledger.json
 	@$(PY) -m tests.benchmarks.ledger

@@ -27,7 +27,7 @@ MESSAGE = "__message"
 """string: why a record was rejected."""
 
 ORIGINAL = "__original"
-"""struct: the source's columns, for a rejected record alone."""
+"""struct: the source's columns; null, or all of them empty, unless the record was rejected."""
 
 OUTCOME = "outcome"
 """string: the one column of a wave's result, one :class:`Outcome` as JSON a row."""

@@ -75,11 +75,28 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
             *_quoted(c.CONTROL),
             c.VERDICT,
             f"CASE WHEN {rejected} THEN {message} END AS {c.MESSAGE}",
-            f"CASE WHEN {rejected} THEN {original} END AS {c.ORIGINAL}",
+            f"CASE WHEN {rejected} THEN {original} ELSE {_blank(shape)} END AS {c.ORIGINAL}",
             *(f"CASE WHEN {deliver} THEN ({e}) END AS {quote(name)}" for name, e in outputs.items()),
         ],
         pipeline,
     )
+
+
+def _blank(shape: Shape) -> str:
+    """SQL of no original at all.
+
+    Where the source has lists, they are there and empty: Spark's Arrow writer walks over all null lists of a batch
+    again for every further row of it.
+    """
+    empty = {"array": "array()", "map": "map()"}
+    kinds = [kind.partition("<")[0].lower() for _, kind in shape.columns]
+    if not empty.keys() & set(kinds):
+        return "NULL"
+    columns = [
+        f"CAST({empty.get(short, 'NULL')} AS {kind}) AS {quote(name)}"
+        for short, (name, kind) in zip(kinds, shape.columns, strict=True)
+    ]
+    return f"struct({', '.join(columns)})"
 
 
 def guard(expression: str) -> str:

@@ -9,12 +9,9 @@ the ledger in the same server. The rivals guarantee nothing. Writes ``build/benc
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from tests.benchmarks.rounds import Rounds, publish, say
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
 from tests.services.spark import local_session
@@ -42,42 +40,32 @@ PSQL, JDBC = "psql_copy", "spark_jdbc"
 
 @dataclass
 class Bench:
-    """The database, the session, and what was measured.
-
-    :param seconds: by way, one number a round
-    :param steps: by number of batches, the seconds of each step of our runs
-    """
+    """The database, the session, and what was measured."""
 
     dsn: str
     spark: SparkSession
     ledger: Ledger
     rows: int
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    steps: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    rounds: Rounds = field(default_factory=Rounds)
     runs: int = 0
 
-    def round(self, *, counted: bool) -> None:
+    def round(self) -> None:
         """Measure every way once."""
         for batches in BATCHES:
-            self._measure(f"ckpt_{batches}", partial(self._ckpt, batches, counted=counted), counted)
-        self._measure(PSQL, self._psql, counted)
-        self._measure(JDBC, self._jdbc, counted)
+            self._measure(f"ckpt_{batches}", partial(self._ckpt, batches))
+        self._measure(PSQL, self._psql)
+        self._measure(JDBC, self._jdbc)
 
-    def _measure(self, way: str, move: Callable[[], None], counted: bool) -> None:
+    def _measure(self, way: str, move: Callable[[], None]) -> None:
         execute(self.dsn, f"DROP TABLE IF EXISTS {TARGET}")
         make_target(self.dsn, TARGET)
         execute(self.dsn, "CHECKPOINT")
-        started = time.monotonic()
-        move()
-        seconds = time.monotonic() - started
+        self.rounds.time(way, move)
         found = execute(self.dsn, f"SELECT count(*), count(DISTINCT id) FROM {TARGET}")
         if found != [(self.rows, self.rows)]:
             raise RuntimeError(f"{way} moved {found}, not {self.rows} rows")
-        _say(f"  {way}: {seconds:.2f} s{'' if counted else ' (warm-up)'}")
-        if counted:
-            self.seconds.setdefault(way, []).append(seconds)
 
-    def _ckpt(self, batches: int, *, counted: bool) -> None:
+    def _ckpt(self, batches: int) -> None:
         self.runs += 1
         replication = Replication(self.spark, self.ledger, self.dsn, orders_pipeline(f"bench-{self.runs}")).changed(
             commit_strategy={"commit_interval": -(-self.rows // batches)},
@@ -86,8 +74,7 @@ class Bench:
         summary = replication.run()
         if summary.batches != batches or summary.records.delivered != self.rows:
             raise RuntimeError(f"the run had {summary.batches} batches and delivered {summary.records.delivered} rows")
-        if counted:
-            self.steps.setdefault(str(batches), []).append(summary.steps)
+        self.rounds.note(str(batches), summary.steps)
 
     def _psql(self) -> None:
         at = urlsplit(self.dsn)
@@ -116,7 +103,7 @@ class Bench:
 
     def result(self, rounds: int) -> dict[str, Any]:
         """Medians and what they say of each other."""
-        seconds = {way: round(statistics.median(measured), 3) for way, measured in self.seconds.items()}
+        seconds = self.rounds.medians
         few, many = (seconds[f"ckpt_{batches}"] for batches in BATCHES)
         size = scalar(self.dsn, f"SELECT round(avg(pg_column_size(o.*))) FROM {SOURCE} o")
         return {
@@ -128,45 +115,30 @@ class Bench:
             },
             "rows": self.rows,
             "row_bytes": int(size),
-            "rounds": rounds,
-            "cores": os.cpu_count(),
             "lanes": LANES,
-            "measured": {way: [round(value, 3) for value in measured] for way, measured in self.seconds.items()},
-            "steps": {
-                n: {step: round(statistics.median(run.get(step, 0.0) for run in runs), 3) for step in runs[0]}
-                for n, runs in self.steps.items()
-            },
+            **self.rounds.details(rounds),
         }
 
 
 def run(rounds: int, rows: int) -> dict[str, Any]:
-    """Measure and write the result.
+    """Measure.
 
     :param rounds: counted rounds
     :param rows: rows of the source
     """
     with PostgresServer() as server:
         dsn = server.new_database()
-        _say(f"making {rows:,} rows")
+        say(f"making {rows:,} rows")
         make_source(dsn, SOURCE, rows)
         ivy = Path("build/bench/ivy").absolute()
         spark = local_session({"spark.jars.packages": DRIVER, "spark.jars.ivy": str(ivy)}, cores=LANES)
         try:
             with make_ledger(server.new_database()) as ledger:
                 bench = Bench(dsn, spark, ledger, rows)
-                for number in range(rounds + 1):
-                    _say(f"round {number} of {rounds}" if number else "warm-up")
-                    bench.round(counted=number > 0)
-                result = bench.result(rounds)
+                bench.rounds.each(rounds, bench.round)
+                return bench.result(rounds)
         finally:
             spark.stop()
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=2) + "\n")
-    return result
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -175,9 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds (default: 5)")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows to move (default: 1,000,000)")
     options = parser.parse_args(arguments)
-    result = run(options.rounds, options.rows)
-    print(json.dumps({name: result[name] for name in ("seconds", "ratios", "rows", "row_bytes", "rounds")}, indent=2))
-    _say(f"details: {RESULT}")
+    publish(run(options.rounds, options.rows), RESULT, ("seconds", "ratios", "rows", "row_bytes", "rounds"))
     return 0
 
 

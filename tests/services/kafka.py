@@ -65,15 +65,16 @@ _SETTINGS = {
 }
 
 
-def jars() -> Path:
-    """The directory of the broker's jars.
+def jars(name: str = f"kafka-{VERSION}") -> Path:
+    """A directory of jars, the broker's by default.
 
+    :param name: as jars.sh called it
     :raises RuntimeError: if they were not fetched; says how
     """
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    found = Path(cache) / "airflow-provider-ckpt" / f"kafka-{VERSION}"
+    found = Path(cache) / "airflow-provider-ckpt" / name
     if not found.is_dir():
-        raise RuntimeError(f"the jars of Kafka {VERSION} are not in {found}: run make kafka")
+        raise RuntimeError(f"the jars {name} are not in {found}: run tests/services/jars.sh {name.rpartition('-')[0]}")
     return found
 
 

@@ -64,7 +64,7 @@ class TestMessages:
             {POSITION: offset, "key": b"\xfe", "value": value, "headers": own, "timestamp": at}
             for offset, value in enumerate([b"\x00\xff", b"", None])
         ]
-        assert (rows[3]["key"], rows[3]["headers"]) == (None, None)
+        assert (rows[3]["key"], rows[3]["headers"]) == (None, [])
 
     def test_a_message_of_ten_megabytes_arrives_whole(self, ledger: Ledger) -> None:
         big = b"x" * 10_000_000

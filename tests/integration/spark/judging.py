@@ -82,13 +82,13 @@ class Transform:
     def rows(self, *records: Sequence[Any]) -> list[Judged]:
         """What becomes of these rows, in order. Checks on the way that the marker passed untouched."""
         *judged, marker = [row.asDict(recursive=True) for row in self.plan(records).collect()]
-        assert (marker[c.READ], marker[c.VERDICT], marker[c.ORIGINAL]) == (len(records), None, None)
+        assert (marker[c.READ], marker[c.VERDICT], _original(marker)) == (len(records), None, None)
         assert [row["__pos"] for row in judged] == list(range(len(records)))
         return [
             Judged(
                 row[c.VERDICT],
                 row[c.MESSAGE],
-                row[c.ORIGINAL],
+                _original(row),
                 {
                     name: value
                     for name, value in row.items()
@@ -105,3 +105,9 @@ class Transform:
     def verdicts(self, *records: bytes) -> list[str | None]:
         """The verdicts alone."""
         return [judged.verdict for judged in self.raw(*records)]
+
+
+def _original(row: dict[str, Any]) -> dict[str, Any] | None:
+    """The original where there is one; it may also be there with nothing in it."""
+    original: dict[str, Any] | None = row[c.ORIGINAL]
+    return original if original and any(value not in (None, []) for value in original.values()) else None

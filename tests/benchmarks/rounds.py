@@ -1,0 +1,78 @@
+"""Times several ways to do one thing in turn, round by round, so that a machine's moods meet them all alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Rounds:
+    """What was measured.
+
+    :param seconds: by way, one number a counted round
+    :param steps: by way, the seconds of each step of our own runs
+    :param counted: whether this round counts; the first warms up and does not
+    """
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    steps: dict[str, list[Mapping[str, float]]] = field(default_factory=dict)
+    counted: bool = False
+
+    def each(self, number: int, measure: Callable[[], None]) -> None:
+        """Carry out a round that warms up and then ``number`` that count."""
+        for at in range(number + 1):
+            self.counted = at > 0
+            say(f"round {at} of {number}" if at else "warm-up")
+            measure()
+
+    def time(self, way: str, move: Callable[[], None]) -> None:
+        """Do it one way and note how long it took."""
+        started = time.monotonic()
+        move()
+        seconds = time.monotonic() - started
+        say(f"  {way}: {seconds:.2f} s{'' if self.counted else ' (warm-up)'}")
+        if self.counted:
+            self.seconds.setdefault(way, []).append(seconds)
+
+    def note(self, way: str, steps: Mapping[str, float]) -> None:
+        """Remember how long the steps of a run took."""
+        if self.counted:
+            self.steps.setdefault(way, []).append(steps)
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """The median of each way, in seconds."""
+        return {way: round(statistics.median(measured), 3) for way, measured in self.seconds.items()}
+
+    def details(self, rounds: int) -> dict[str, Any]:
+        """What stands behind the medians."""
+        return {
+            "rounds": rounds,
+            "cores": os.cpu_count(),
+            "measured": {way: [round(value, 3) for value in measured] for way, measured in self.seconds.items()},
+            "steps": {
+                way: {step: round(statistics.median(run.get(step, 0.0) for run in runs), 3) for step in runs[0]}
+                for way, runs in self.steps.items()
+            },
+        }
+
+
+def publish(result: Mapping[str, Any], file: Path, shown: Sequence[str]) -> None:
+    """Write a result to its file and print the part of it that people look for first."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps({name: result[name] for name in shown}, indent=2))
+    say(f"details: {file}")
+
+
+def say(line: str) -> None:
+    """Progress, for people."""
+    print(line, file=sys.stderr, flush=True)
