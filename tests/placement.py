@@ -11,15 +11,20 @@ _ROOT = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test by its directory.
+    """Mark every test by its directory, and put those that take longest first.
 
     :raises pytest.UsageError: if one is outside of all, or claims another kind than its directory's
     """
     for item in items:
-        kind = item.path.relative_to(_ROOT).parts[0]
+        kind = _kind(item)
         claimed = {mark.name for mark in item.iter_markers() if mark.name in KINDS}
         if kind not in KINDS:
             raise pytest.UsageError(f"{item.nodeid}: belongs into one of tests/{{{','.join(KINDS)}}}")
         if claimed - {kind}:
             raise pytest.UsageError(f"{item.nodeid}: is marked {', '.join(sorted(claimed))} but stands in tests/{kind}")
         item.add_marker(kind)
+    items.sort(key=lambda item: _kind(item) != "system")  # several workers then end at about the same time
+
+
+def _kind(item: pytest.Item) -> str:
+    return item.path.relative_to(_ROOT).parts[0]
