@@ -128,26 +128,34 @@ class Transform(Part):
 class Sink(Part):
     """Where records go.
 
-    :param type: ``postgres``, ``delta`` or ``kafka``
+    :param type: ``postgres``, ``delta``, ``kafka`` or ``files``
     :param connection: Airflow connection id
     :param table: ``schema.table`` or ``table`` (postgres)
-    :param path: the table's directory (delta)
+    :param path: the table's directory (delta), or the directory that gets a file for each batch (files)
     :param topic: the topic's name (kafka)
+    :param format: what the files are: ``jsonl``, ``csv`` or ``parquet`` (files)
     :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
     :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
     """
 
-    type: Literal["postgres", "delta", "kafka"]
+    type: Literal["postgres", "delta", "kafka", "files"]
     connection: str | None = None
     table: str | None = None
     path: str | None = None
     topic: str | None = None
+    format: Literal["jsonl", "csv", "parquet"] | None = None
     mode: Literal["append", "upsert"] = "append"
     key: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _needs(self) -> Self:
-        _require(self, {"postgres": ("connection", "table"), "delta": ("path",), "kafka": ("connection", "topic")})
+        needs = {
+            "postgres": ("connection", "table"),
+            "delta": ("path",),
+            "kafka": ("connection", "topic"),
+            "files": ("path", "format"),
+        }
+        _require(self, needs)
         if self.mode == "upsert" and not self.key:
             raise ValueError("mode: upsert needs key, the columns that identify a row")
         if self.mode == "upsert" and self.type != "postgres":

@@ -33,11 +33,13 @@ _SINKS = {
     "postgres": ("postgres.sink", "PostgresSink"),
     "delta": ("delta.sink", "DeltaSink"),
     "kafka": ("kafka.sink", "KafkaSink"),
+    "files": ("files.sink", "FilesSink"),
 }
 _WRITERS = {
     "postgres": ("postgres.writer", "PostgresWriter"),
     "delta": ("delta.writer", "DeltaWriter"),
     "kafka": ("kafka.writer", "KafkaWriter"),
+    "files": ("files.writer", "FilesWriter"),
 }
 _COMMITTERS = {"delta": ("delta.committer", "DeltaCommitter")}
 

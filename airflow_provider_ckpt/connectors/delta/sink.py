@@ -6,9 +6,7 @@ once a wave (``committer.py``). What makes that exactly once is told in ``receip
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.content import KeptLetter
@@ -16,7 +14,7 @@ from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.fence import fence, newest_epoch
 from airflow_provider_ckpt.connectors.delta.layout import DATA_PREFIX, Layout
 from airflow_provider_ckpt.connectors.delta.receipts import Receipts
-from airflow_provider_ckpt.connectors.files.local import local_path
+from airflow_provider_ckpt.connectors.files.local import check_writable, local_path
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -42,7 +40,7 @@ class DeltaSink:
         """Fail clearly if the table cannot be written, or the path holds something else."""
         path = self._layout.table
         for place in (path, self._layout.letters.directory):
-            _check_writable(place)
+            check_writable(place, "sink.path")
         table = delta_table.load(path)
         if table is not None:
             delta_table.refuse_unsupported(table, path)
@@ -106,11 +104,3 @@ class DeltaSink:
 
     def close(self) -> None:
         """Nothing is held open."""
-
-
-def _check_writable(path: Path) -> None:
-    place = next(directory for directory in (path, *path.parents) if directory.exists())
-    if not place.is_dir():
-        raise ConfigError(f"sink.path: {place} is a file, not a directory.", hint="Correct sink.path.")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise ConfigError(f"sink.path: {place} may not be written by this user.", hint="Grant write access to it.")

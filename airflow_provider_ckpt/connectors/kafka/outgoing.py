@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.kafka import json_rows
+from airflow_provider_ckpt.connectors import json_rows
 from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.errors import ConfigError
 

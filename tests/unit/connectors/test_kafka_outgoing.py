@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.connectors.kafka import json_rows
+from airflow_provider_ckpt.connectors import json_rows
 from airflow_provider_ckpt.connectors.kafka.limits import doubtful, impossible
 from airflow_provider_ckpt.connectors.kafka.outgoing import are_messages, lists_of, messages_of
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic

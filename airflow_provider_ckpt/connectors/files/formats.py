@@ -1,0 +1,85 @@
+"""How the files sink writes rows: JSON lines, CSV with a header line, or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from airflow_provider_ckpt.connectors.json_rows import objects
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS = 20_000
+_NO_CSV = ("array<", "map<", "struct<", "binary", "variant")
+_NO_PARQUET = ("interval", "variant")
+
+
+def refuse_types(columns: Sequence[tuple[str, str]], form: str) -> None:
+    """Fail clearly at columns that a format has no place for.
+
+    :param columns: name and Spark SQL type
+    :param form: ``jsonl``, ``csv`` or ``parquet``
+    :raises ConfigError: naming them
+    """
+    refused = {"csv": _NO_CSV, "parquet": _NO_PARQUET}.get(form, ())
+    found = [f"{name} is {kind}" for name, kind in columns if kind.startswith(tuple(refused))]
+    if found:
+        raise ConfigError(
+            f"a {form} file cannot hold these columns: {'; '.join(found)}.",
+            hint="Cast them in transform.select, for example by to_json, base64 or to string.",
+        )
+
+
+def write_rows(rows: pa.Table, form: str, file: BinaryIO) -> None:
+    """Write rows in one of the formats.
+
+    :raises OSError: if the file system fails
+    :raises ConfigError: if the format has no place for a column
+    """
+    import pyarrow as pa
+
+    try:
+        {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}[form](rows, file)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise ConfigError(
+            f"rows cannot be written as {form}: {str(error).splitlines()[0]}", hint="Cast them in transform.select."
+        ) from error
+
+
+def _json_lines(rows: pa.Table, file: BinaryIO) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for batch in rows.to_batches(max_chunksize=_ROWS):
+        some = pa.Table.from_batches([batch])
+        columns = dict(zip(some.column_names, some.columns, strict=True))
+        lines = pc.binary_join_element_wise(objects(columns, some.num_rows), pa.scalar(""), pa.scalar("\n"))
+        file.write("".join(lines.to_pylist()).encode("utf-8", "surrogatepass"))
+
+
+def _csv(rows: pa.Table, file: BinaryIO) -> None:
+    """Texts in quotes, an empty one as ``""``, a null as nothing; times in ISO 8601."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    columns = [_spelt(column) if pa.types.is_floating(column.type) else column for column in rows.columns]
+    csv.write_csv(pa.table(columns, rows.column_names), file)
+
+
+def _spelt(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers as they are, or if some are not finite, as texts that every reader takes: ``NaN``, ``Infinity``."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pc.all(pc.is_finite(column)).as_py() is not False:
+        return column
+    text = pc.replace_substring(column.cast(pa.string()), "nan", "NaN")
+    return pc.replace_substring(text, "inf", "Infinity")
+
+
+def _parquet(rows: pa.Table, file: BinaryIO) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(rows, file, compression="zstd", store_schema=False)

@@ -1,0 +1,223 @@
+"""Receipts of the files sink: a marker for each batch, put if absent, and bundles of those whose epoch has ended.
+
+The marker is the commit: whoever creates it has the batch, and its content says under which name the rows become
+visible. It comes into being whole, as a hard link to a file that is on the disk already (see ``gate.py``).
+
+So that a run need not look at every batch there ever was, the fence gathers the markers of older epochs, which are
+final, in one bundle. A bundle also sums up, per generation and partition, the highest seq and range end of all bundles
+up to it, so a search stops where nothing older can matter. Which of two processes bundles a marker does not matter: a
+bundle is on the disk before its markers go.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+from airflow_provider_ckpt.connectors.files.gate import refuse_unless_current
+from airflow_provider_ckpt.connectors.files.local import io_error, sync_directory, write_durably
+from airflow_provider_ckpt.connectors.files.target import FilesTarget, marker_of
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.errors import ConfigError, SinkError
+from airflow_provider_ckpt.core.receipts import Known
+
+_FORMAT = 1
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A receipt as its marker holds it.
+
+    :param file: name of the batch's visible file, or None if it has no rows
+    :param claim: who claimed it: no two claims have the same
+    """
+
+    receipt: Receipt
+    file: str | None
+    claim: str
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        return {"format": _FORMAT, **self.receipt.to_json(), "file": self.file, "claim": self.claim}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The entry that :meth:`to_json` wrote."""
+        return cls(Receipt.from_json(data), data["file"], data["claim"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Bundle:
+    entries: Sequence[Entry]
+    reach: Mapping[tuple[int, str], tuple[int, int]]
+
+
+class Receipts:
+    """Reads and writes the receipts of one pipeline at one target."""
+
+    def __init__(self, target: FilesTarget) -> None:
+        self._target = target
+        self._newest: tuple[int, _Bundle] | None = None
+
+    def claim(self, receipt: Receipt, file: str | None) -> tuple[Entry, bool]:
+        """Claim a batch's verdict.
+
+        :returns: the entry that stands, and whether it is this claim's
+        :raises FencedError: if a newer epoch holds the fence; then nothing was claimed
+        :raises IoError: if the file system fails; then the claim may stand or not
+        """
+        entry = Entry(receipt, file, uuid4().hex)
+        prepared = self._target.epochs / str(receipt.epoch) / entry.claim
+        marker = self._target.receipts / marker_of(receipt.key)
+        try:
+            _write_new(prepared, json.dumps(entry.to_json()).encode())
+            os.link(prepared, marker)
+        except FileExistsError as error:
+            stands = self.find(receipt.key)
+            if stands is None:
+                raise SinkError(f"the marker {marker} went away while it was read.", recoverable=True) from error
+            entry, ours = stands, stands.claim == entry.claim
+        except FileNotFoundError as error:
+            refuse_unless_current(self._target, receipt.epoch)
+            raise io_error(error, f"write {marker}") from error
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise ConfigError(
+                    f"the file system of {self._target.directory} makes no hard links, which receipts need.",
+                    hint="Write to a local disk or an NFS mount.",
+                ) from error
+            raise io_error(error, f"write {marker}") from error
+        else:
+            ours = True
+            self._sync()
+        with suppress(OSError):  # the fence will remove it
+            prepared.unlink()
+        return entry, ours
+
+    def find(self, key: BatchKey) -> Entry | None:
+        """The entry of a batch, if it has one; it is on the disk for good."""
+        entry = self.marked(marker_of(key))
+        if entry is not None:
+            self._sync()
+            return entry
+        for bundle in self._bundles():
+            if key.seq > bundle.reach.get((key.generation, key.partition), (-1, 0))[0]:
+                return None
+            for entry in bundle.entries:
+                if entry.receipt.key == key:
+                    return entry
+        return None
+
+    def beyond(self, known: Mapping[str, Known]) -> list[Receipt]:
+        """Receipts that are news, in the order of their keys; on the disk for good."""
+
+        def is_known(generation: int, partition: str, end: int) -> bool:
+            return partition in known and known[partition].covers(generation, end)
+
+        found = {entry.receipt.key: entry.receipt for entry in self._marked()}
+        self._sync()
+        for bundle in self._bundles():
+            if all(is_known(generation, name, end) for (generation, name), (_, end) in bundle.reach.items()):
+                break
+            found |= {entry.receipt.key: entry.receipt for entry in bundle.entries}
+        news = (r for r in found.values() if not is_known(r.key.generation, r.key.partition, r.range.end))
+        return sorted(news, key=lambda receipt: receipt.key)
+
+    def marked(self, marker: str) -> Entry | None:
+        """The entry of a marker, None if there is no such marker (any more)."""
+        path = self._target.receipts / marker
+        try:
+            return Entry.from_json(self._load(path))
+        except FileNotFoundError:
+            return None
+
+    def bundle(self, epoch: int) -> None:
+        """Gather the markers of epochs before this one, which holds the fence."""
+        old = {entry.receipt.key: entry for entry in self._marked() if entry.receipt.epoch < epoch}
+        if not old:
+            return
+        path = self._target.bundles / f"{epoch}.json"
+        if path.exists():  # this fence was raised before
+            old = {entry.receipt.key: entry for entry in self._bundle(epoch).entries} | old
+        newest = next(iter(self._bundles()), None)
+        reach = dict(newest.reach) if newest is not None else {}
+        for entry in old.values():
+            key, end = entry.receipt.key, entry.receipt.range.end
+            seq, highest = reach.get((key.generation, key.partition), (key.seq, end))
+            reach[key.generation, key.partition] = (max(seq, key.seq), max(highest, end))
+        document = {
+            "format": _FORMAT,
+            "receipts": [entry.to_json() for entry in old.values()],
+            "reach": [[*where, *how_far] for where, how_far in sorted(reach.items())],
+        }
+        try:
+            write_durably(path, json.dumps(document).encode())
+            self._newest = None
+            for key in old:
+                (self._target.receipts / marker_of(key)).unlink(missing_ok=True)
+        except OSError as error:
+            raise io_error(error, f"write {path}") from error
+
+    def _marked(self) -> Iterator[Entry]:
+        if self._target.receipts.is_dir():
+            for path in self._target.receipts.iterdir():
+                entry = self.marked(path.name)
+                if entry is not None:
+                    yield entry
+
+    def _bundles(self) -> Iterator[_Bundle]:
+        """All bundles, newest first."""
+        if not self._target.bundles.is_dir():
+            return
+        names = (path.stem for path in self._target.bundles.iterdir() if path.suffix == ".json")
+        for epoch in sorted(map(int, names), reverse=True):
+            yield self._bundle(epoch)
+
+    def _bundle(self, epoch: int) -> _Bundle:
+        if self._newest is not None and self._newest[0] == epoch:
+            return self._newest[1]
+        document = self._load(self._target.bundles / f"{epoch}.json")
+        bundle = _Bundle(
+            [Entry.from_json(item) for item in document["receipts"]],
+            {(generation, partition): (seq, end) for generation, partition, seq, end in document["reach"]},
+        )
+        if self._newest is None or epoch > self._newest[0]:
+            self._newest = (epoch, bundle)
+        return bundle
+
+    def _load(self, path: Path) -> Any:
+        try:
+            return json.loads(path.read_bytes())
+        except ValueError as error:
+            raise SinkError(
+                f"the receipts in {path} are damaged.",
+                pipeline=self._target.pipeline,
+                hint="Restore that file from a backup; without it nobody can tell which batches were delivered.",
+            ) from error
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise io_error(error, f"read {path}") from error
+
+    def _sync(self) -> None:
+        try:
+            if self._target.receipts.is_dir():
+                sync_directory(self._target.receipts)
+        except OSError as error:
+            raise io_error(error, f"write {self._target.receipts}") from error
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    """Write a file durably into a directory that must be there already."""
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,96 @@
+"""Files sink, controlling half: a directory that gets one file a batch, whole and once.
+
+What makes that exactly once is told in ``receipts.py``, ``gate.py`` and ``staged.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.files.formats import refuse_types
+from airflow_provider_ckpt.connectors.files.gate import fence, newest_epoch
+from airflow_provider_ckpt.connectors.files.local import check_writable
+from airflow_provider_ckpt.connectors.files.receipts import Receipts
+from airflow_provider_ckpt.connectors.files.staged import roll_forward, sweep
+from airflow_provider_ckpt.connectors.files.target import DATA_PREFIX, FilesTarget
+from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.letters import AttemptKey, Replay
+from airflow_provider_ckpt.core.receipts import Known
+
+
+class FilesSink:
+    """A directory on a local or mounted file system; see :class:`Sink`.
+
+    :param pipeline: ``sink.path`` names the directory, which is made if it does not exist
+    """
+
+    exactly_once = True
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        self._target = FilesTarget.of(pipeline, connection, context)
+        self._receipts = Receipts(self._target)
+
+    def check(self) -> None:
+        """Fail clearly if the directory cannot be written, or holds what readers would take for our files."""
+        directory = self._target.directory
+        for place in (directory, self._target.letters.directory):
+            check_writable(place, "sink.path")
+        names = [entry.name for entry in directory.iterdir()] if directory.is_dir() else []
+        log = [name for name in names if name == "_delta_log"]
+        foreign = log + sorted(name for name in names if not name.startswith(("_", ".", DATA_PREFIX)))
+        if foreign:
+            raise ConfigError(
+                f"sink.path: {directory} holds other files, such as {foreign[0]}.",
+                hint="Name a directory that is empty, does not exist yet, or was written by the files sink alone.",
+            )
+        ending = f".{self._target.format}"
+        other = sorted(name for name in names if name.startswith(DATA_PREFIX) and not name.endswith(ending))
+        if other:
+            raise ConfigError(
+                f"sink.format: {directory} holds files of another format, such as {other[0]}.",
+                hint="Keep the format, or name another directory.",
+            )
+
+    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
+        """See :meth:`Sink.fits`; a file has the columns that it is given, of all types that its format knows."""
+        refuse_types(columns, self._target.format)
+
+    def claims(self) -> Claims:
+        """This ledger's fence, and every ledger that ever fenced this pipeline here."""
+        return Claims(newest_epoch(self._target), self._target.ledgers())
+
+    def fence(self, epoch: int) -> None:
+        """Shut out every older epoch, finish or remove what they left, and gather their receipts."""
+        fence(self._target, epoch)
+        sweep(self._target, self._receipts, epoch)
+        self._receipts.bundle(epoch)
+
+    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+        """What is news; all of it has had its effect by the time that it is told."""
+        news = self._receipts.beyond(known)
+        roll_forward(self._target, self._receipts)
+        yield from news
+
+    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+        """The lines of each attempt's file; see :meth:`Sink.letters`."""
+        for source in sources:
+            yield from self._target.letters.read(source)
+
+    def keep_replay(self, partition: str, replay: Replay) -> None:
+        """See :meth:`Sink.keep_replay`."""
+        self._target.replays.keep(partition, replay)
+
+    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
+        """See :meth:`Sink.replays`."""
+        return self._target.replays.read(partitions)
+
+    def target_rows(self) -> int | None:
+        """None: that would take reading every file."""
+        return None
+
+    def close(self) -> None:
+        """Nothing is held open."""

@@ -1,0 +1,99 @@
+"""Where the files sink keeps things at its target directory.
+
+Visible: ``ckpt-<partition>-<marker>-<epoch>-<chance>.<format>``, one file a batch. Hidden, in
+``_ckpt/<ledger>/<pipeline>/``: ``epochs/<epoch>/`` (see ``gate.py``), ``receipts/`` and ``bundles/`` (see
+``receipts.py``), ``staged/`` (see ``staged.py``) and ``replays/``. Beside the directory: dead letters.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.files.letters import LetterFiles, ReplayFiles
+from airflow_provider_ckpt.connectors.files.local import escape, local_path, unescape
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.core.batch import BatchKey
+
+DATA_PREFIX = "ckpt-"
+
+_OWN = "_ckpt"
+
+
+@dataclass(frozen=True, slots=True)
+class FilesTarget:
+    """Paths of one pipeline of one ledger at one directory.
+
+    :param format: of the visible files, also the last part of their names
+    """
+
+    directory: Path
+    ledger: str
+    pipeline: str
+    format: str
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> FilesTarget:
+        """The target that a pipeline names."""
+        path = local_path(pipeline.sink.path or "", "sink.path", connection)
+        return cls(path, context.ledger, context.pipeline, pipeline.sink.format or "")
+
+    @property
+    def epochs(self) -> Path:
+        """Directories of receipts that are being written, each named by its epoch."""
+        return self._own / "epochs"
+
+    @property
+    def receipts(self) -> Path:
+        """Directory of the markers: receipts by :func:`marker_of`, until they are bundled."""
+        return self._own / "receipts"
+
+    @property
+    def bundles(self) -> Path:
+        """Directory of the receipts of epochs that have ended."""
+        return self._own / "bundles"
+
+    @property
+    def staged(self) -> Path:
+        """Directory of files that are not visible yet, under the names that they will have."""
+        return self._own / "staged"
+
+    @property
+    def replays(self) -> ReplayFiles:
+        """Which dead letters the side partitions send once more."""
+        return ReplayFiles(self._own / "replays", self.pipeline)
+
+    @property
+    def letters(self) -> LetterFiles:
+        """The dead letters beside the directory."""
+        return LetterFiles(self.directory, self.ledger, self.pipeline)
+
+    def ledgers(self) -> frozenset[str]:
+        """Every ledger that ever fenced this pipeline here."""
+        own = self.directory / _OWN
+        here = own.iterdir() if own.is_dir() else ()
+        return frozenset(unescape(ledger.name) for ledger in here if (ledger / escape(self.pipeline)).is_dir())
+
+    def new_file(self, key: BatchKey, epoch: int) -> str:
+        """A name for a batch's visible file that nobody else ever uses; :func:`named_by` reads it."""
+        partition = re.sub(r"[^A-Za-z0-9]+", "-", key.partition)[:80]
+        return f"{DATA_PREFIX}{partition}-{marker_of(key)}-{epoch}-{secrets.token_hex(8)}.{self.format}"
+
+    @property
+    def _own(self) -> Path:
+        return self.directory / _OWN / escape(self.ledger) / escape(self.pipeline)
+
+
+def marker_of(key: BatchKey) -> str:
+    """The name of a batch's marker: its own, and short however long the partition's is."""
+    return f"{key.generation}-{key.seq:08d}-{sha256(key.partition.encode()).hexdigest()[:32]}"
+
+
+def named_by(file: str) -> tuple[str, int]:
+    """The marker and the epoch in the name of a visible or staged file."""
+    generation, seq, partition, epoch, _ = file.rsplit("-", 5)[1:]
+    return f"{generation}-{seq}-{partition}", int(epoch)

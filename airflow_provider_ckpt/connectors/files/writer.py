@@ -1,0 +1,91 @@
+"""Files sink, writing half: each batch becomes one file, staged, claimed by its marker, and then renamed into place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.content import Content
+from airflow_provider_ckpt.connectors.files.gate import refuse_unless_current
+from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
+from airflow_provider_ckpt.connectors.files.staged import discard, publish, stage
+from airflow_provider_ckpt.connectors.files.target import FilesTarget
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, SinkContext
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.errors import CkptError, FencedError, SinkError
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+
+_VERDICTS = {
+    Instruction.DELIVER: Verdict.DELIVERED,
+    Instruction.REJECT: Verdict.REJECTED,
+    Instruction.VOID: Verdict.VOID,
+}
+
+
+class FilesWriter:
+    """Delivers batches; see the module.
+
+    :param pipeline: ``sink.path`` names the directory, ``sink.format`` what its files are
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        self._retries = pipeline.dead_letter_queue.max_dlq_retries
+        self._context = context
+        self._target = FilesTarget.of(pipeline, connection, context)
+        self._receipts = Receipts(self._target)
+
+    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+        """Claim the task's verdict, unless the batch has its receipt already; see :class:`Writer`."""
+        try:
+            refuse_unless_current(self._target, self._context.epoch)
+            entry = self._receipts.find(task.key)
+            if entry is not None:
+                publish(self._target, entry)
+                return _outcome(task, entry, found=True)
+            return self._deliver(task, content)
+        except FencedError:
+            raise
+        except CkptError as error:
+            return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error.info)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _deliver(self, task: BatchTask, content: Content) -> Outcome:
+        counts = content.counts()
+        if not counts.balanced:
+            raise SinkError(
+                f"SumIdentity: of {counts.read} records read, {counts.delivered} are to be delivered, "
+                f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent.",
+                batch=str(task.key),
+            )
+        if content.letters:  # they stay if the claim fails: a twin's receipt may name this very attempt
+            self._target.letters.write(task, self._context, content.letters, self._retries)
+        name = None
+        if content.rows.num_rows:
+            name = self._target.new_file(task.key, self._context.epoch)
+            stage(self._target, name, content.rows.drop_columns([POSITION]))
+        receipt = Receipt(
+            task.key,
+            task.range,
+            _VERDICTS[task.instruction],
+            self._context.epoch,
+            task.attempt,
+            counts,
+            datetime.now(UTC),
+            task.bound,
+        )
+        entry, ours = self._receipts.claim(receipt, name)
+        if not ours and name is not None:
+            discard(self._target, name)
+        publish(self._target, entry)
+        if not ours:
+            return _outcome(task, entry, found=True)
+        letters = Counter(letter.error.type.value for letter in content.letters)
+        return replace(_outcome(task, entry, found=False), letters=letters)
+
+
+def _outcome(task: BatchTask, entry: Entry, *, found: bool) -> Outcome:
+    return Outcome(task.key, task.attempt, AttemptOutcome(entry.receipt.verdict.value), entry.receipt, found=found)
