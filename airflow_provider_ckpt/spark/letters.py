@@ -11,6 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.connectors.content import DeadLetter
 from airflow_provider_ckpt.connectors.letters import kept
 from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, Shape, Sink
@@ -100,7 +101,7 @@ class LetterReader:
             some = good[at : at + _ROWS]
             columns = [pa.array([position for position, _ in some], pa.int64())]
             for number, (_, kind) in enumerate(self._shape.columns):
-                columns.append(_column([record[number] for _, record in some], kind))
+                columns.append(_column([record[number] for _, record in some], to_arrow(kind)))
             yield pa.RecordBatch.from_arrays(columns, names)
 
     def _sorted_out(self, task: BatchTask) -> tuple[list[tuple[int, list[Any]]], dict[int, str]]:
@@ -129,8 +130,9 @@ class LetterReader:
         row = json.loads(letter.value.decode("utf-8", "surrogatepass"))
         if not isinstance(row, dict):
             raise ValueError("its bytes are not a row")
-        values = [_value(row.get(name), kind) for name, kind in self._shape.columns]
-        for value, (_, kind) in zip(values, self._shape.columns, strict=True):
+        kinds = [(name, to_arrow(kind)) for name, kind in self._shape.columns]
+        values = [_value(row.get(name), kind) for name, kind in kinds]
+        for value, (_, kind) in zip(values, kinds, strict=True):
             _column([value], kind)
         return values
 
@@ -161,59 +163,45 @@ def _time(letter: DeadLetter) -> str | None:
     return next((text for name, text in letter.headers.items() if name.endswith("timestamp")), None)
 
 
-def _value(value: Any, kind: str) -> Any:
+def _value(value: Any, kind: pa.DataType) -> Any:
     """A value of a row's JSON as Arrow takes it for this type; see :func:`~.originals.row_json`."""
+    import pyarrow as pa
+
+    is_ = pa.types
     if value is None:
         return None
-    if kind == "binary":
+    if is_.is_binary(kind):
         return bytes.fromhex(str(value).removeprefix("\\x"))
-    if kind.startswith("decimal"):
+    if is_.is_decimal(kind):
         return Decimal(str(value))
+    if is_.is_list(kind) and isinstance(value, list):
+        return [_inner(item, kind.value_type) for item in value]
+    if is_.is_map(kind) and isinstance(value, list) and all(isinstance(pair, list) for pair in value):
+        return [(_inner(key, kind.key_type), _inner(item, kind.item_type)) for key, item in value]
+    if is_.is_struct(kind) and isinstance(value, dict):
+        return {field.name: _inner(value.get(field.name), field.type) for field in kind}
     return value
 
 
-def _column(values: Sequence[Any], kind: str) -> pa.Array:
-    """Values of one Spark SQL type as Arrow.
+def _inner(value: Any, kind: pa.DataType) -> Any:
+    """The same for a value inside another, where Arrow takes no text for a date or time."""
+    import pyarrow as pa
+
+    if value is not None and pa.types.is_temporal(kind):
+        return pa.scalar(value, pa.string()).cast(kind).as_py()
+    return _value(value, kind)
+
+
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values as Arrow.
 
     :raises ValueError: if one of them is of another type
     """
     import pyarrow as pa
 
     try:
-        if kind in ("date", "timestamp", "timestamp_ntz"):
-            return pa.array(values, pa.string()).cast(_arrow(kind))
-        return pa.array(values, _arrow(kind))
+        if pa.types.is_temporal(kind):
+            return pa.array(values, pa.string()).cast(kind)
+        return pa.array(values, kind)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise ValueError(str(error)) from error
-
-
-def _arrow(kind: str) -> pa.DataType:
-    """The Arrow type of a Spark SQL type.
-
-    :raises ValueError: if rows of this type are not written as JSON
-    """
-    import pyarrow as pa
-
-    simple = {
-        "boolean": pa.bool_(),
-        "tinyint": pa.int8(),
-        "smallint": pa.int16(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "string": pa.string(),
-        "binary": pa.binary(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "timestamp_ntz": pa.timestamp("us"),
-    }
-    if kind in simple:
-        return simple[kind]
-    if kind == HEADERS:
-        header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-        return pa.list_(pa.field("element", header))
-    if kind.startswith("decimal("):
-        precision, scale = kind.removeprefix("decimal(").removesuffix(")").split(",")
-        return pa.decimal128(int(precision), int(scale))
-    raise ValueError(f"a column of type {kind} is not read from a dead letter")

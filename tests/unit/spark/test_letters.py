@@ -37,6 +37,13 @@ TYPES = {
     "at": ("timestamp", pa.timestamp("us", "UTC"), datetime(2024, 1, 1, 12, 0, 0, 123456, UTC)),
     "local": ("timestamp_ntz", pa.timestamp("us"), datetime(1, 1, 1, 0, 0, 0, 1)),
     "price": ("decimal(38,4)", pa.decimal128(38, 4), Decimal("-12345678901234567890.1234")),
+    "tags": ("array<string>", pa.list_(pa.field("element", pa.string())), ["a", None]),
+    "sizes": ("map<string,binary>", pa.map_(pa.string(), pa.binary()), [("k", b"\xff"), ("n", None)]),
+    "inner": (
+        "struct<day:date,`a b`:array<decimal(9,2)>>",
+        pa.struct([("day", pa.date32()), ("a b", pa.list_(pa.field("element", pa.decimal128(9, 2))))]),
+        {"day": date(2024, 2, 29), "a b": [Decimal("1.50"), None]},
+    ),
 }
 ROWS = Shape(raw=False, columns=[(name, kind) for name, (kind, _, _) in TYPES.items()])
 RAW = Shape(raw=True, columns=[("key", "binary"), ("value", "binary")])
@@ -109,10 +116,15 @@ def test_raw_records_keep_their_very_bytes_and_are_numbered_anew() -> None:
         b'{"day": "infinity"}',
         b'{"price": "NaN dollars"}',
         b'{"code": "\\\\xzz"}',
+        b'{"tags": "none"}',
+        b'{"sizes": [1]}',
+        b'{"inner": [{"n": 1}]}',
     ],
 )
 def test_what_is_no_record_any_more_is_left_out_and_parked_again(value: bytes | None) -> None:
-    shape = Shape(raw=False, columns=[("id", "int"), ("day", "date"), ("price", "decimal(9,2)"), ("code", "binary")])
+    nested = [("tags", "array<int>"), ("sizes", "map<string,int>"), ("inner", "struct<n:int>")]
+    flat = [("id", "int"), ("day", "date"), ("price", "decimal(9,2)"), ("code", "binary")]
+    shape = Shape(raw=False, columns=[*flat, *nested])
     again = reader(shape, letter(40, b'{"id": 1}'), letter(41, value), letter(42, b'{"id": 3, "new": 0}'))
     batch = task(3)
 
