@@ -69,6 +69,7 @@ class Source(Part):
     :param connection: Airflow connection id
     :param table: ``schema.table`` or ``table`` (postgres)
     :param path: a directory or a glob pattern (files)
+    :param format: ``jsonl``, ``csv`` or ``parquet`` (files); of text it only repeats what ``transform.decode`` says
     :param topic: the topic's name (kafka)
     :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date (postgres)
     :param key: the columns that identify a record, where there are any
@@ -82,6 +83,7 @@ class Source(Part):
     connection: str | None = None
     table: str | None = None
     path: str | None = None
+    format: Literal["jsonl", "csv", "parquet"] | None = None
     topic: str | None = None
     cursor: str | None = None
     key: tuple[str, ...] = ()
@@ -96,12 +98,18 @@ class Source(Part):
         _require(self, needs)
         return self
 
+    @property
+    def columnar(self) -> bool:
+        """Whether it is files that have columns of their own."""
+        return self.type == "files" and self.format == "parquet"
+
 
 class Transform(Part):
     """What happens between source and sink, in Spark SQL.
 
     :param decode: how a raw record becomes columns: ``json`` (one object a record) or ``csv``
-    :param schema_: its columns, as Spark DDL (``id bigint, at timestamp``); key ``schema``
+    :param schema_: its columns, as Spark DDL (``id bigint, at timestamp``); key ``schema``. Of Parquet files,
+        those that are wanted
     :param where: keep only records for which this is true; the rest are counted as filtered
     :param select: output column → expression; all columns unchanged by default
     :param delimiter: of csv
@@ -233,8 +241,8 @@ class Pipeline(Part):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.source.type == "files" and not self.transform.decode:
-            raise ValueError("a files source needs transform.decode (json or csv) and transform.schema")
+        if self.source.type == "files":
+            self._files_fit()
         if self.source.type == "postgres" and self.transform.decode:
             raise ValueError("a postgres source has columns already; leave transform.decode out")
         if self.sink.mode == "upsert" and self.consumer.strategy == "round_robin":
@@ -242,6 +250,17 @@ class Pipeline(Part):
         if "kafka" in (self.source.type, self.sink.type) and self.consumer.strategy == "round_robin":
             raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for kafka")
         return self
+
+    def _files_fit(self) -> None:
+        form, decode = self.source.format, self.transform.decode
+        if form == "parquet" and decode:
+            raise ValueError("Parquet files have columns already; leave transform.decode out")
+        if form == "parquet" and self.error_handling.missing_field_behavior == "skip":
+            raise ValueError("missing_field_behavior: skip is not supported for Parquet files; use error or null")
+        if form != "parquet" and not decode:
+            raise ValueError("a files source needs transform.decode (json or csv) and transform.schema")
+        if (form == "jsonl" and decode != "json") or (form == "csv" and decode != "csv"):
+            raise ValueError(f"source.format: {form} and transform.decode: {decode} contradict each other")
 
     @property
     def pinned(self) -> bool:

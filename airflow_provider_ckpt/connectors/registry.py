@@ -44,18 +44,24 @@ _WRITERS = {
 _COMMITTERS = {"delta": ("delta.committer", "DeltaCommitter")}
 
 
+_PARQUET_SOURCE = ("files.parquet_source", "ParquetSource")
+_PARQUET_READER = ("files.parquet_reader", "ParquetReader")
+
+
 def _load(module: str, name: str) -> Any:
     return getattr(import_module(f"airflow_provider_ckpt.connectors.{module}"), name)
 
 
 def open_source(pipeline: Pipeline, connection: Connection | None) -> Source:
     """The planning half of the pipeline's source."""
-    return cast("Source", _load(*_SOURCES[pipeline.source.type])(pipeline, connection))
+    entry = _PARQUET_SOURCE if pipeline.source.columnar else _SOURCES[pipeline.source.type]
+    return cast("Source", _load(*entry)(pipeline, connection))
 
 
 def open_reader(pipeline: Pipeline, connection: Connection | None, shape: Shape) -> Reader:
     """The reading half of the pipeline's source."""
-    return cast("Reader", _load(*_READERS[pipeline.source.type])(pipeline, connection, shape))
+    entry = _PARQUET_READER if pipeline.source.columnar else _READERS[pipeline.source.type]
+    return cast("Reader", _load(*entry)(pipeline, connection, shape))
 
 
 def open_sink(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Sink:

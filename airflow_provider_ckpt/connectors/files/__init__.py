@@ -1,1 +1,1 @@
-"""Files as source: JSON lines and CSV, discovered once and recorded in a durable order."""
+"""Files as source, discovered once and recorded in a durable order; and as sink, one a batch."""

@@ -69,7 +69,13 @@ def etag_of(status: os.stat_result) -> str:
     return f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
 
 
-def verify(path: str, size: int, etag: str, status: os.stat_result | None = None) -> None:
+def unchanged(path: str, etag: str) -> bool:
+    """Whether a recorded file is still what was recorded."""
+    status = _status(Path(path))
+    return status is not None and etag_of(status) == etag
+
+
+def verify(path: str, etag: str, status: os.stat_result | None = None) -> None:
     """Fail if a recorded file is not what was recorded.
 
     :param status: of the open file; asked of the file system by default
@@ -79,25 +85,29 @@ def verify(path: str, size: int, etag: str, status: os.stat_result | None = None
         try:
             status = Path(path).stat()
         except OSError as error:
-            raise unreadable(path, size, etag, error) from error
-    if (status.st_size, etag_of(status)) != (size, etag):
+            raise unreadable(path, etag, error) from error
+    if etag_of(status) != etag:
         raise SourceError(
-            f"{path} changed after it was discovered: recorded {size} bytes (etag {etag}), "
+            f"{path} changed after it was discovered: recorded {_bytes(etag)} bytes (etag {etag}), "
             f"now {status.st_size} bytes (etag {etag_of(status)}).",
             hint="Put the recorded file back; bring new data as a new file, renamed into place when complete.",
         )
 
 
-def unreadable(path: str, size: int, etag: str, error: OSError) -> CkptError:
+def unreadable(path: str, etag: str, error: OSError) -> CkptError:
     """What to raise when a recorded file cannot be opened."""
     if isinstance(error, FileNotFoundError):
         return SourceError(
-            f"{path} is gone; it was recorded with {size} bytes (etag {etag}) and is still needed.",
+            f"{path} is gone; it was recorded with {_bytes(etag)} bytes (etag {etag}) and is still needed.",
             hint="Put the file back as it was, or rewind the pipeline past it.",
         )
     if isinstance(error, PermissionError):
         return SourceError(f"{path} may not be read by this user.", hint="Grant read access to it.")
     return io_error(error, f"read {path}")
+
+
+def _bytes(etag: str) -> str:
+    return etag.split("-")[1]
 
 
 def _static_parent(path: Path) -> Path:

@@ -9,6 +9,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.records import BOM
 from airflow_provider_ckpt.core.errors import SourceError
 
+_ANNOTATION = re.compile(r"\s+(?:not\s+null|comment\s.*)", re.IGNORECASE | re.DOTALL)
 _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
 
 
@@ -19,6 +20,15 @@ def has_header(pipeline: Pipeline) -> bool:
 
 def column_names(schema: str) -> list[str]:
     """The top-level column names of a Spark DDL schema, in order."""
+    return [name for name, _ in _columns(schema)]
+
+
+def column_types(schema: str) -> dict[str, str]:
+    """The types of a Spark DDL schema's top-level columns, by name, in order."""
+    return dict(_columns(schema))
+
+
+def _columns(schema: str) -> list[tuple[str, str]]:
     parts, depth, current = [], 0, ""
     for piece in re.findall(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.", schema, re.DOTALL):
         depth += (piece in "<(") - (piece in ">)")
@@ -27,8 +37,12 @@ def column_names(schema: str) -> list[str]:
             current = ""
         else:
             current += piece
-    names = (_NAME.match(part) for part in [*parts, current])
-    return [(m[1].replace("``", "`") if m[1] else m[2]) for m in names if m]
+    found = ((_NAME.match(part), part) for part in [*parts, current])
+    return [
+        (name[1].replace("``", "`") if name[1] else name[2], _ANNOTATION.sub("", part[name.end() :]).lstrip(" :"))
+        for name, part in found
+        if name
+    ]
 
 
 def check_header(pipeline: Pipeline, path: str, record: bytes) -> None:

@@ -49,19 +49,15 @@ class FilesReader:
         for segment in task.detail["segments"]:
             try:
                 with Path(segment["path"]).open("rb") as file:
-                    verify(segment["path"], segment["size"], segment["etag"], os.fstat(file.fileno()))
+                    verify(segment["path"], segment["etag"], os.fstat(file.fileno()))
                     yield from self._segment(file, segment)
-                    verify(segment["path"], segment["size"], segment["etag"], os.fstat(file.fileno()))
+                    verify(segment["path"], segment["etag"], os.fstat(file.fileno()))
             except OSError as error:
-                raise unreadable(segment["path"], segment["size"], segment["etag"], error) from error
+                raise unreadable(segment["path"], segment["etag"], error) from error
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """The file and the byte in it where the record begins."""
-        for segment in task.detail["segments"]:
-            if segment["start"] <= position - segment["base"] < segment["end"]:
-                byte = str(position - segment["base"])
-                return {"source-file": segment["path"], "source-partition": task.key.source, "source-position": byte}
-        return {"source-partition": task.key.source, "source-position": str(position)}
+        return origin_in(task, position)
 
     def close(self) -> None:
         """Nothing is held open between batches."""
@@ -123,3 +119,12 @@ class FilesReader:
             batch = batch.slice(1)
         for first in range(0, batch.num_rows, ROWS):
             yield batch.slice(first, ROWS)
+
+
+def origin_in(task: BatchTask, position: int) -> Mapping[str, str]:
+    """The file that holds a position of a located task, and the place in it."""
+    origin = {"source-partition": task.key.source, "source-position": str(position)}
+    for segment in task.detail["segments"]:
+        if segment["start"] <= position - segment["base"] < segment["end"]:
+            return origin | {"source-file": segment["path"], "source-position": str(position - segment["base"])}
+    return origin

@@ -40,11 +40,15 @@ PARTITION = "files"
 
 
 class FilesSource:
-    """Plans the files of one directory or glob pattern; see the module.
+    """Plans the files of one directory or glob pattern; see the module. What is said of bytes here is for text files;
+    a :class:`~.parquet_source.ParquetSource` counts rows instead.
 
     :param pipeline: ``source.path`` says where, ``transform.decode`` how records end
     :param connection: where a relative path starts, if it says so
     """
+
+    unit = "bytes"
+    """What positions count."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None = None) -> None:
         self._pipeline = pipeline
@@ -70,7 +74,7 @@ class FilesSource:
         """
         if partition != PARTITION:
             raise ConfigError(f"a files source has no partition {partition}.", pipeline=self._pipeline.name)
-        self._at_start = discover(self._path, ())
+        self._at_start = self._discover(())
         if start_from in ("earliest", "latest"):
             return 0 if start_from == "earliest" else _total(self._at_start)
         if int(start_from) < 0:
@@ -86,7 +90,7 @@ class FilesSource:
     def plan(self, request: PlanRequest) -> Plan:
         """Discover what is new, then cut the asked stretches at record boundaries; needed files are checked first."""
         known = list(request.files) or self._at_start
-        files = [*known, *discover(self._path, known)]
+        files = [*known, *self._discover(known)]
         new = files[len(request.files) :]
         bounds = {PARTITION: _total(files)}
         batches: list[PlannedBatch] = []
@@ -123,18 +127,17 @@ class FilesSource:
             covered = sum(end - start for _, start, end in spans)
             if covered != task.range.end - task.range.start:
                 raise SourceError(
-                    f"range {task.range} lies beyond the {_total(files)} bytes of all recorded files.",
+                    f"range {task.range} lies beyond the {_total(files)} {self.unit} of all recorded files.",
                     pipeline=self._pipeline.name,
                     batch=str(task.key),
                     hint="The ledger's list of files does not belong to its batches; restore the ledger.",
                 )
             for file, _, _ in spans:
                 if file.path not in checked:
-                    verify(file.path, file.size, file.etag)
+                    verify(file.path, file.etag)
                     checked.add(file.path)
             segments = [
-                {"path": f.path, "base": f.base, "size": f.size, "etag": f.etag, "start": start, "end": end}
-                for f, start, end in spans
+                {"path": f.path, "base": f.base, "etag": f.etag, "start": start, "end": end} for f, start, end in spans
             ]
             located.append(replace(task, detail={"segments": segments}))
         return located
@@ -142,26 +145,33 @@ class FilesSource:
     def close(self) -> None:
         """Nothing is held open."""
 
+    def _discover(self, known: Sequence[SourceFile]) -> list[SourceFile]:
+        """The files that are not known yet, with their place in the virtual concatenation."""
+        return discover(self._path, known)
+
     def _pieces(
         self, files: Sequence[SourceFile], todo: Todo, number: int | None
     ) -> Iterator[tuple[SourceFile, Piece]]:
+        """What the stretch is cut into, file by file; each file that is needed is checked first."""
         end = _total(files) if todo.end is None else min(todo.end, _total(files))
         for file, first, last in _overlapping(files, todo.start, end):
-            verify(file.path, file.size, file.etag)
-            try:
-                with Path(file.path).open("rb") as handle:
-                    self._check_boundary(handle, file, first)
-                    if self._header:
-                        data, ends = next(scan(handle, 0, file.size, quoted=True, block=1 << 20))
-                        check_header(self._pipeline, file.path, data[: int(ends[0])] if len(ends) else data)
-                    if number is None:
-                        pieces = by_size(handle, first, last, quoted=self._quoted, header=self._header)
-                    else:
-                        pieces = by_count(handle, first, last, number, quoted=self._quoted, header=self._header)
-                    for piece in pieces:
-                        yield file, piece
-            except OSError as error:
-                raise unreadable(file.path, file.size, file.etag, error) from error
+            verify(file.path, file.etag)
+            for piece in self._cut(file, first, last, number):
+                yield file, piece
+
+    def _cut(self, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Piece]:
+        try:
+            with Path(file.path).open("rb") as handle:
+                self._check_boundary(handle, file, first)
+                if self._header:
+                    data, ends = next(scan(handle, 0, file.size, quoted=True, block=1 << 20))
+                    check_header(self._pipeline, file.path, data[: int(ends[0])] if len(ends) else data)
+                if number is None:
+                    yield from by_size(handle, first, last, quoted=self._quoted, header=self._header)
+                else:
+                    yield from by_count(handle, first, last, number, quoted=self._quoted, header=self._header)
+        except OSError as error:
+            raise unreadable(file.path, file.etag, error) from error
 
     def _check_boundary(self, handle: BinaryIO, file: SourceFile, start: int) -> None:
         handle.seek(max(start - 1, 0))

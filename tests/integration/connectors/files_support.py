@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
@@ -27,6 +30,22 @@ def pipeline(
             "source": {"type": "files", "path": str(path), **source},
             "transform": {"decode": decode, "schema": schema},
             "sink": {"type": "delta", "path": "/nowhere"},
+        }
+    )
+
+
+def parquet_pipeline(path: Path | str, schema: str | None = None, **parts: Any) -> Pipeline:
+    """A pipeline that reads Parquet files from ``path``.
+
+    :param schema: the columns that are wanted
+    """
+    return Pipeline.model_validate(
+        {
+            "name": "inbox",
+            "source": {"type": "files", "path": str(path), "format": "parquet"},
+            "transform": {"schema": schema},
+            "sink": {"type": "delta", "path": "/nowhere"},
+            **parts,
         }
     )
 
@@ -81,6 +100,16 @@ class Ledger:
 def put(path: Path, data: bytes, at: int = 1_000) -> Path:
     """A file with a known modification time, in seconds."""
     path.write_bytes(data)
+    os.utime(path, (at, at))
+    return path
+
+
+def put_rows(path: Path, rows: pa.Table, at: int = 1_000, *, group: int | None = None, **options: Any) -> Path:
+    """A Parquet file with a known modification time, in seconds.
+
+    :param group: rows in a row group at most
+    """
+    pq.write_table(rows, path, row_group_size=group, **options)
     os.utime(path, (at, at))
     return path
 

@@ -1,4 +1,4 @@
-"""The files source does what every source must, for JSON lines and for CSV."""
+"""The files source does what every source must, for JSON lines, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ckpt.connectors.files.parquet_reader import ParquetReader
+from airflow_provider_ckpt.connectors.files.parquet_source import ParquetSource
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.protocols import Reader, Shape, Source
 from tests.integration.connectors.conformance_source import SourceConformance, SourceHarness
-from tests.integration.connectors.files_support import pipeline, put
+from tests.integration.connectors.files_support import parquet_pipeline, pipeline, put, put_rows
 
 
 class JsonFiles(SourceHarness):
@@ -62,6 +64,31 @@ class CsvFiles(JsonFiles):
         return int(value.split(b",")[0])
 
 
+class ParquetFiles(SourceHarness):
+    """The same with columns and small row groups."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._pipeline = parquet_pipeline(directory)
+        self._held = 0
+        self._files = 0
+
+    def add(self, count: int) -> None:
+        ids = pa.array(range(self._held, self._held + count), pa.int64())
+        self._held += count
+        self._files += 1
+        put_rows(self._directory / f"{self._files}.parquet", pa.table({"id": ids}), at=self._files, group=9)
+
+    def open(self) -> Source:
+        return ParquetSource(self._pipeline)
+
+    def reader(self, shape: Shape) -> Reader:
+        return ParquetReader(self._pipeline, None, shape)
+
+    def numbers(self, records: pa.RecordBatch) -> list[int]:
+        return [int(number) for number in records.column("id").to_pylist()]
+
+
 class TestJsonFiles(SourceConformance):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> SourceHarness:
@@ -72,3 +99,9 @@ class TestCsvFiles(SourceConformance):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> SourceHarness:
         return CsvFiles(tmp_path)
+
+
+class TestParquetFiles(SourceConformance):
+    @pytest.fixture
+    def harness(self, tmp_path: Path) -> SourceHarness:
+        return ParquetFiles(tmp_path)

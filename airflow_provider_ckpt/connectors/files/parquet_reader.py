@@ -1,0 +1,85 @@
+"""Parquet source, reading half: the rows of stretches of files, in the pipeline's columns and types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.arrow_types import to_arrow
+from airflow_provider_ckpt.connectors.files.parquet_columns import Columns
+from airflow_provider_ckpt.connectors.files.parquet_file import Rows
+from airflow_provider_ckpt.connectors.files.reader import origin_in
+from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
+from airflow_provider_ckpt.core.errors import SourceError
+from airflow_provider_ckpt.core.wave import BatchTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ParquetReader:
+    """Reads what :class:`ParquetSource` located, and keeps the file open that the last batch was in.
+
+    :param connection: not asked, since a recorded file's path is absolute
+    :param shape: what the source said it yields
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:  # noqa: ARG002
+        missing_is_null = pipeline.error_handling.missing_field_behavior == "null"
+        self._columns = Columns(dict(shape.columns), "this run", bool(pipeline.transform.schema_), missing_is_null)
+        self._types = {name: to_arrow(kind) for name, kind in shape.columns}
+        self._rows: Rows | None = None
+
+    def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """The rows of the task's range, each column of the type that the source named.
+
+        :raises SourceError: if a file is not what was recorded, or a value is none of its column's type
+        :raises IoError: if the file system fails
+        """
+        for segment in task.detail["segments"]:
+            rows = self._open(segment["path"], segment["etag"])
+            for first, batch in rows.read(segment["start"], segment["end"]):
+                yield self._records(batch, segment["base"] + first, rows)
+
+    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
+        """The file and the row in it, counted from 0."""
+        return origin_in(task, position)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._rows is not None:
+            self._rows.close()
+            self._rows = None
+
+    def _open(self, path: str, etag: str) -> Rows:
+        if self._rows is None or (self._rows.path, self._rows.etag) != (path, etag):
+            self.close()
+            rows = Rows(path, etag, list(self._types))
+            self._rows = rows
+            self._columns.refuse_misfit(path, rows.schema)
+        return self._rows
+
+    def _records(self, batch: pa.RecordBatch, position: int, rows: Rows) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        positions = pa.array(range(position, position + batch.num_rows), pa.int64())
+        columns: list[Any] = [positions, *(self._column(batch, name, rows) for name in self._types)]
+        return pa.RecordBatch.from_arrays(columns, [POSITION, *self._types])
+
+    def _column(self, batch: pa.RecordBatch, name: str, rows: Rows) -> pa.Array:
+        import pyarrow as pa
+
+        wanted = self._types[name]
+        if name not in batch.schema.names:
+            return pa.nulls(batch.num_rows, wanted)
+        column = batch.column(name)
+        if isinstance(column, pa.ExtensionArray):
+            column = column.storage
+        try:
+            return column if column.type == wanted else column.cast(wanted)
+        except pa.ArrowException as error:
+            raise SourceError(
+                f"{rows.path}: column {name}: {str(error).splitlines()[0]}.",
+                hint="Leave the column out by transform.schema, or write the file with values that Spark can hold.",
+            ) from error

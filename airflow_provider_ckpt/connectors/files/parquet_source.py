@@ -1,0 +1,106 @@
+"""Parquet source, planning half: a position is a row of the virtual concatenation of all discovered files.
+
+So a file's size, as it is recorded, is its number of rows. A batch never spans files; it is a stretch of rows of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.files.cut import TARGET, Piece
+from airflow_provider_ckpt.connectors.files.discovery import check_place, unchanged
+from airflow_provider_ckpt.connectors.files.parquet_columns import Columns, columns_of, declared
+from airflow_provider_ckpt.connectors.files.parquet_file import Footer, read_footer
+from airflow_provider_ckpt.connectors.files.source import PARTITION, FilesSource
+from airflow_provider_ckpt.connectors.protocols import Connection, Plan, PlanRequest, Shape, SourceFile, SourcePartition
+from airflow_provider_ckpt.core.errors import SourceError
+
+_ROWS = 100_000
+"""Rows that a batch should have at most when the pipeline leaves the size to the source."""
+
+
+class ParquetSource(FilesSource):
+    """Plans the Parquet files of one directory or glob pattern; see the module."""
+
+    unit = "rows"
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None = None) -> None:
+        super().__init__(pipeline, connection)
+        self._footers: dict[str, Footer] = {}
+        self._columns = declared(pipeline)
+
+    def check(self) -> None:
+        """Fail clearly if the directory, or the pattern's static parent, is missing or unreadable."""
+        check_place(self._path)
+
+    def partitions(self) -> Sequence[SourcePartition]:
+        """The one partition; its positions are not those of a directory of text."""
+        return [SourcePartition(PARTITION, f"{self._path} (rows of Parquet files)")]
+
+    def shape(self) -> Shape:
+        """Columns: those of ``transform.schema``, or of the oldest file that is there."""
+        if self._columns is None:
+            self._choose_columns(self._discover(()))
+        if self._columns is None:
+            raise SourceError(
+                f"there is no Parquet file at {self._path} any more to take the columns from.",
+                pipeline=self._pipeline.name,
+                hint="Declare the columns in transform.schema.",
+            )
+        return Shape(raw=False, columns=tuple(self._columns.types.items()))
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """As :meth:`FilesSource.plan`; files that do not fit together are refused before anything of them is sent."""
+        self._choose_columns(request.files)
+        return super().plan(request)
+
+    def _discover(self, known: Sequence[SourceFile]) -> list[SourceFile]:
+        base = known[-1].base + known[-1].size if known else 0
+        found = []
+        for file in super()._discover(known):
+            rows = self._footer(file).rows
+            found.append(replace(file, base=base, size=rows))
+            base += rows
+        return found
+
+    def _cut(self, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Piece]:
+        footer = self._footer(file)
+        self._fitting(file).refuse_misfit(file.path, footer.schema)
+        edges = _edges(footer.groups) if number is None else list(range(first, last, number))
+        edges = [first, *(edge for edge in edges if first < edge < last), last]
+        for start, end in pairwise(edges):
+            yield Piece(start, end, end - start)
+
+    def _fitting(self, file: SourceFile) -> Columns:
+        self._choose_columns([file])
+        assert self._columns is not None
+        return self._columns
+
+    def _choose_columns(self, files: Sequence[SourceFile]) -> None:
+        """Take the columns of the first of these files that is still as it was, unless they are known."""
+        if self._columns is None:
+            first = next((file for file in files if unchanged(file.path, file.etag)), None)
+            if first is not None:
+                self._columns = columns_of(self._pipeline, first.path, self._footer(first).schema)
+
+    def _footer(self, file: SourceFile) -> Footer:
+        key = f"{file.path} {file.etag}"
+        if key not in self._footers:
+            self._footers[key] = read_footer(file.path, file.etag)
+        return self._footers[key]
+
+
+def _edges(groups: Sequence[tuple[int, int]]) -> list[int]:
+    """Rows at which batches of a good size end: whole row groups together, or parts of a big one."""
+    edges, at, size, rows = [], 0, 0, 0
+    for count, width in groups:
+        parts = max(min(max(-(-width // (2 * TARGET)), -(-count // _ROWS)), count), 1)
+        if parts > 1 or size + width > TARGET or rows + count > _ROWS:
+            edges.append(at)
+            size = rows = 0
+        edges += [at + count * part // parts for part in range(1, parts)]
+        at, size, rows = at + count, size + width // parts, rows + count // parts
+    return edges

@@ -1,0 +1,165 @@
+"""From files to files on a real Spark: every format read and written, each record once, bad ones found and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.letters import Selection
+from airflow_provider_ckpt.replication.letters import act_on, index, look
+from airflow_provider_ckpt.replication.people import carry_out_or_store
+from tests.integration.connectors.files_sink_support import ids, rows, visible
+from tests.integration.connectors.files_support import lines, put, put_rows
+from tests.services.postgres import PostgresServer
+from tests.services.replication import Replication, make_ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AT = datetime(2024, 2, 29, 12, 30, 45, 123456, UTC)
+ROWS = pa.table(
+    {
+        "id": pa.array([0, 1, 2], pa.int64()),
+        "text": pa.array(['a,"b"\n é', " x ", None], pa.string()),
+        "share": pa.array([0.1, float("nan"), None], pa.float64()),
+        "price": pa.array([Decimal("12345678901234567.10"), Decimal("-0.01"), None], pa.decimal128(20, 2)),
+        "at": pa.array([AT, AT, None], pa.timestamp("us", tz="UTC")),
+        "day": pa.array([date(2024, 2, 29), date(1, 1, 1), None], pa.date32()),
+        "yes": pa.array([True, False, None], pa.bool_()),
+    }
+)
+SCHEMA = "id bigint, text string, share double, price decimal(20,2), at timestamp, day date, yes boolean"
+
+
+class Folders:
+    """A directory to read and one to write."""
+
+    def __init__(self, replication: Replication, folder: Path) -> None:
+        self.inbox, self.out = folder / "in", folder / "out"
+        self.inbox.mkdir()
+        document = {
+            "name": "inbox",
+            "source": {"type": "files", "path": str(self.inbox)},
+            "transform": {"decode": "json", "schema": "id bigint"},
+            "sink": {"type": "files", "path": str(self.out), "format": "jsonl"},
+            "delivery": "exactly_once",
+            "commit_strategy": {"commit_interval": 10},
+        }
+        self.replication = replace(replication, document=document)
+
+
+@pytest.fixture
+def folders(spark: SparkSession, postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Folders]:
+    with make_ledger(postgres_server.new_database()) as ledger:
+        yield Folders(Replication(spark, ledger, "", {}), tmp_path)
+
+
+def stage(folders: Folders, name: str, before: Path, source: dict[str, Any], schema: str, form: str) -> Path:
+    """Run a pipeline of its own from one directory to the next; where it wrote."""
+    out = folders.out.with_name(name)
+    text = source["format"] != "parquet"
+    pipeline = folders.replication.changed(
+        name=name,
+        source={"path": str(before), **source},
+        transform={"decode": "csv" if source["format"] == "csv" else "json" if text else None, "schema": schema},
+        sink={"path": str(out), "format": form},
+    )
+    assert pipeline.run().records == Counts(3, 3, 0, 0)
+    return out
+
+
+def test_every_format_is_read_back_as_it_was_written(folders: Folders) -> None:
+    put_rows(folders.inbox / "a.parquet", ROWS)
+
+    as_csv = stage(folders, "to-csv", folders.inbox, {"format": "parquet"}, "", "csv")
+    as_json = stage(folders, "to-json", as_csv, {"format": "csv"}, SCHEMA, "jsonl")
+    as_parquet = stage(folders, "to-parquet", as_json, {"format": "jsonl"}, SCHEMA, "parquet")
+
+    assert comparable(rows(as_parquet)) == comparable(ROWS.to_pylist())
+
+
+def comparable(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in which not-a-number is equal to itself."""
+    return [{**row, "share": str(row["share"])} for row in found]
+
+
+def test_rows_of_parquet_files_pass_through_a_transform_and_new_files_follow(folders: Folders) -> None:
+    tags = pa.array([["x", None]] * 25, pa.list_(pa.string()))
+    put_rows(folders.inbox / "a.parquet", pa.table({"id": range(25), "tags": tags}), at=1, group=8)
+    replication = folders.replication.changed(
+        source={"format": "parquet"},
+        transform={"decode": None, "schema": None, "where": "id <> 3", "select": {"id": "id", "first": "tags[0]"}},
+    )
+
+    first, none = replication.run(), replication.run()
+    put_rows(folders.inbox / "b.parquet", pa.table({"id": [25], "tags": tags[:1]}), at=2)
+    second = replication.run()
+
+    assert none.spark_started is False
+    assert (first.records, second.records) == (Counts(25, 24, 1, 0), Counts(1, 1, 0, 0))
+    assert ids(folders.out) == [number for number in range(26) if number != 3]
+    assert {row["first"] for row in rows(folders.out)} == {"x"}
+    assert replication.ledger.audit("inbox")["violations"] == []
+
+
+def test_bad_records_lie_beside_the_directory_and_are_replayed_once(folders: Folders) -> None:
+    put(folders.inbox / "a.jsonl", lines(0, 10) + b"\xff not json\n" + lines(10, 9))
+    strict = folders.replication.changed(transform={"select": {"id": "id + 0 * (1 div (id - 7))"}})
+
+    summary = strict.run()
+    setup = strict.setup()
+    letters = {kept.letter.value for _, kept in look(setup, index(setup).entries)}
+    chosen = Selection(types=frozenset({"TransformEvaluation"}))
+    mended = folders.replication
+    setup = mended.setup()
+    carry_out_or_store(setup, act_on(setup, ActKind.REPLAY_LETTERS, chosen), who="ann", why="mended")
+    again = mended.run()
+
+    assert summary.records == Counts(20, 18, 0, 2)
+    assert letters == {b'{"id": 7}', b"\xff not json"}
+    assert (again.records, mended.run().records) == (Counts(1, 1, 0, 0), Counts())
+    assert ids(folders.out) == list(range(19))
+    assert mended.ledger.audit("inbox")["violations"] == []
+
+
+def test_a_rejected_row_of_a_parquet_file_is_replayed_with_all_its_columns(folders: Folders) -> None:
+    inner = pa.array([{"day": date(2024, 2, 29), "sizes": [n]} for n in range(12)])
+    put_rows(folders.inbox / "a.parquet", pa.table({"id": range(12), "inner": inner, "raw": [b"\xff"] * 12}))
+    columns = {"id": "id", "inner": "inner", "raw": "raw"}
+    copied = folders.replication.changed(
+        source={"format": "parquet"}, transform={"decode": None, "schema": None}, sink={"format": "parquet"}
+    )
+    strict = copied.changed(transform={"select": columns | {"id": "id + 0 * (1 div (id - 7))"}})
+
+    assert strict.run().records == Counts(12, 11, 0, 1)
+    setup = copied.setup()
+    (found,) = [kept.letter for _, kept in look(setup, index(setup).entries)]
+    carry_out_or_store(setup, act_on(setup, ActKind.REPLAY_LETTERS, Selection()), who="ann", why="mended")
+
+    assert found.headers["x-ckpt-source-file"] == str(folders.inbox / "a.parquet")
+    assert found.headers["x-ckpt-source-position"] == "7"
+    assert copied.run().records == Counts(1, 1, 0, 0)
+    (replayed,) = [row for row in rows(folders.out) if row["id"] == 7]
+    assert replayed == {"id": 7, "inner": {"day": date(2024, 2, 29), "sizes": [7]}, "raw": b"\xff"}
+    assert len(visible(folders.out)) == 3
+
+
+def test_files_that_do_not_fit_together_end_the_run_before_anything_is_sent(folders: Folders) -> None:
+    put_rows(folders.inbox / "a.parquet", pa.table({"id": [1]}), at=1)
+    put_rows(folders.inbox / "b.parquet", pa.table({"id": ["x"]}), at=2)
+    replication = folders.replication.changed(source={"format": "parquet"}, transform={"decode": None, "schema": None})
+
+    with pytest.raises(CkptError, match=r"b\.parquet: column id is string, but bigint in .*a\.parquet"):
+        replication.run()
+
+    assert visible(folders.out) == []
