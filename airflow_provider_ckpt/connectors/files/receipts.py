@@ -66,6 +66,7 @@ class Receipts:
     def __init__(self, target: FilesTarget) -> None:
         self._target = target
         self._newest: tuple[int, _Bundle] | None = None
+        self._listed: list[int] | None = None
 
     def claim(self, receipt: Receipt, file: str | None) -> tuple[Entry, bool]:
         """Claim a batch's verdict.
@@ -81,6 +82,7 @@ class Receipts:
             _write_new(prepared, json.dumps(entry.to_json()).encode())
             os.link(prepared, marker)
         except FileExistsError as error:
+            self._listed = None
             stands = self.find(receipt.key)
             if stands is None:
                 raise SinkError(f"the marker {marker} went away while it was read.", recoverable=True) from error
@@ -103,7 +105,10 @@ class Receipts:
         return entry, ours
 
     def find(self, key: BatchKey) -> Entry | None:
-        """The entry of a batch, if it has one; it is on the disk for good."""
+        """The entry of a batch, if it has one; it is on the disk for good.
+
+        Bundles that were made since the last look are not seen, nor need be: their fence lets no claim succeed.
+        """
         entry = self.marked(marker_of(key))
         if entry is not None:
             self._sync()
@@ -123,6 +128,7 @@ class Receipts:
             return partition in known and known[partition].covers(generation, end)
 
         found = {entry.receipt.key: entry.receipt for entry in self._marked()}
+        self._listed = None
         self._sync()
         for bundle in self._bundles():
             if all(is_known(generation, name, end) for (generation, name), (_, end) in bundle.reach.items()):
@@ -144,6 +150,7 @@ class Receipts:
         old = {entry.receipt.key: entry for entry in self._marked() if entry.receipt.epoch < epoch}
         if not old:
             return
+        self._listed = None
         path = self._target.bundles / f"{epoch}.json"
         if path.exists():  # this fence was raised before
             old = {entry.receipt.key: entry for entry in self._bundle(epoch).entries} | old
@@ -160,7 +167,7 @@ class Receipts:
         }
         try:
             write_durably(path, json.dumps(document).encode())
-            self._newest = None
+            self._newest, self._listed = None, None
             for key in old:
                 (self._target.receipts / marker_of(key)).unlink(missing_ok=True)
         except OSError as error:
@@ -175,10 +182,10 @@ class Receipts:
 
     def _bundles(self) -> Iterator[_Bundle]:
         """All bundles, newest first."""
-        if not self._target.bundles.is_dir():
-            return
-        names = (path.stem for path in self._target.bundles.iterdir() if path.suffix == ".json")
-        for epoch in sorted(map(int, names), reverse=True):
+        if self._listed is None:
+            names = self._target.bundles.iterdir() if self._target.bundles.is_dir() else ()
+            self._listed = sorted((int(path.stem) for path in names if path.suffix == ".json"), reverse=True)
+        for epoch in self._listed:
             yield self._bundle(epoch)
 
     def _bundle(self, epoch: int) -> _Bundle:
