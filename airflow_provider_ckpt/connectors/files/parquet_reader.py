@@ -61,9 +61,10 @@ class ParquetReader:
         return self._rows
 
     def _records(self, batch: pa.RecordBatch, position: int, rows: Rows) -> pa.RecordBatch:
+        import numpy as np
         import pyarrow as pa
 
-        positions = pa.array(range(position, position + batch.num_rows), pa.int64())
+        positions = pa.array(np.arange(position, position + batch.num_rows, dtype=np.int64))
         columns: list[Any] = [positions, *(self._column(batch, name, rows) for name in self._types)]
         return pa.RecordBatch.from_arrays(columns, [POSITION, *self._types])
 

@@ -27,7 +27,7 @@ def stage(target: FilesTarget, name: str, rows: pa.Table) -> None:
     :param name: of the visible file
     :raises IoError: if the file system fails
     """
-    path = target.staged / name
+    path = target.staged_file(name)
     try:
         with path.open("xb") as file:
             write_rows(rows, target.format, file)
@@ -45,7 +45,7 @@ def stage(target: FilesTarget, name: str, rows: pa.Table) -> None:
 def discard(target: FilesTarget, name: str) -> None:
     """Remove what was staged and is known never to be seen; best effort, since the next sweep tries again."""
     with suppress(OSError):
-        (target.staged / name).unlink()
+        target.staged_file(name).unlink()
 
 
 def publish(target: FilesTarget, entry: Entry) -> None:
@@ -71,14 +71,14 @@ def sweep(target: FilesTarget, receipts: Receipts, epoch: int) -> None:
     :raises IoError: if the file system fails
     """
     roll_forward(target, receipts)
-    for name in _staged(target):
+    for name in target.staged_names():
         marker, staged_by = named_by(name)
         if staged_by < epoch and receipts.marked(marker) is None:
             discard(target, name)
 
 
 def _marked(target: FilesTarget, receipts: Receipts) -> Iterator[str]:
-    for name in _staged(target):
+    for name in target.staged_names():
         entry = receipts.marked(named_by(name)[0])
         if entry is not None and entry.file == name:
             yield name
@@ -90,14 +90,10 @@ def _show(target: FilesTarget, names: list[str]) -> None:
     try:
         for name in names:
             try:
-                (target.staged / name).rename(target.directory / name)
+                target.staged_file(name).rename(target.directory / name)
             except FileNotFoundError:
                 continue  # it is there, or was: somebody else was faster
         if names:
             sync_directory(target.directory)
     except OSError as error:
         raise io_error(error, f"write to {target.directory}") from error
-
-
-def _staged(target: FilesTarget) -> list[str]:
-    return [path.name for path in target.staged.iterdir()] if target.staged.is_dir() else []

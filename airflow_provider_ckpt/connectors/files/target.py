@@ -22,6 +22,7 @@ from airflow_provider_ckpt.core.batch import BatchKey
 DATA_PREFIX = "ckpt-"
 
 _OWN = "_ckpt"
+_STAGED = ".tmp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,16 @@ class FilesTarget:
 
     @property
     def staged(self) -> Path:
-        """Directory of files that are not visible yet, under the names that they will have."""
+        """Directory of files that are not visible yet."""
         return self._own / "staged"
+
+    def staged_file(self, name: str) -> Path:
+        """Where a file is until it is visible under this name; a pattern for the format's ending does not match it."""
+        return self.staged / f"{name}{_STAGED}"
+
+    def staged_names(self) -> list[str]:
+        """The names that files which are not visible yet will have."""
+        return [path.stem for path in self.staged.iterdir()] if self.staged.is_dir() else []
 
     @property
     def replays(self) -> ReplayFiles:

@@ -263,6 +263,7 @@ class TestBundles:
                 run.send(12)
         (marker,), (staged,) = own(directory, "receipts"), own(directory, "staged")
 
+        assert staged.endswith(".jsonl.tmp")
         assert named_by(staged) == (marker, 7)
 
 

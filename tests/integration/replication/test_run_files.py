@@ -109,6 +109,7 @@ def test_rows_of_parquet_files_pass_through_a_transform_and_new_files_follow(fol
     assert (first.records, second.records) == (Counts(25, 24, 1, 0), Counts(1, 1, 0, 0))
     assert ids(folders.out) == [number for number in range(26) if number != 3]
     assert {row["first"] for row in rows(folders.out)} == {"x"}
+    assert replication.spark.read.json(str(folders.out)).count() == 25
     assert replication.ledger.audit("inbox")["violations"] == []
 
 
