@@ -1,8 +1,9 @@
-"""How the files sink writes rows: JSON lines, CSV with a header line, or Parquet."""
+"""How the files sink writes rows, and counts them: JSON lines, CSV with a header line, or Parquet."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from airflow_provider_ckpt.connectors.json_rows import objects
@@ -46,6 +47,20 @@ def write_rows(rows: pa.Table, form: str, file: BinaryIO) -> None:
         raise ConfigError(
             f"rows cannot be written as {form}: {str(error).splitlines()[0]}", hint="Cast them in transform.select."
         ) from error
+
+
+def count_rows(path: Path, form: str) -> int:
+    """How many rows a file holds that :func:`write_rows` wrote.
+
+    :raises OSError: if the file system fails
+    """
+    if form == "parquet":
+        from pyarrow.parquet import read_metadata
+
+        return int(read_metadata(path).num_rows)
+    data = path.read_bytes()
+    outside_quotes = [data] if form == "jsonl" else data.split(b'"')[::2]
+    return sum(part.count(b"\n") for part in outside_quotes) - (form == "csv")
 
 
 def _json_lines(rows: pa.Table, file: BinaryIO) -> None:

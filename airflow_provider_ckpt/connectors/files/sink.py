@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.content import KeptLetter
-from airflow_provider_ckpt.connectors.files.formats import refuse_types
+from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
 from airflow_provider_ckpt.connectors.files.gate import fence, newest_epoch
-from airflow_provider_ckpt.connectors.files.local import check_writable
+from airflow_provider_ckpt.connectors.files.local import check_writable, io_error
 from airflow_provider_ckpt.connectors.files.receipts import Receipts
 from airflow_provider_ckpt.connectors.files.staged import roll_forward, sweep
 from airflow_provider_ckpt.connectors.files.target import DATA_PREFIX, FilesTarget
@@ -88,9 +88,18 @@ class FilesSink:
         """See :meth:`Sink.replays`."""
         return self._target.replays.read(partitions)
 
-    def target_rows(self) -> int | None:
-        """None: that would take reading every file."""
-        return None
+    def target_rows(self, *, exact: bool = False) -> int | None:
+        """Rows of all visible files, those of other pipelines at the directory included.
+
+        :param exact: read every file; otherwise nothing is told
+        """
+        if not exact:
+            return None
+        directory, form = self._target.directory, self._target.format
+        try:
+            return sum(count_rows(path, form) for path in directory.glob(f"{DATA_PREFIX}*.{form}"))
+        except OSError as error:
+            raise io_error(error, f"count the rows in {directory}") from error
 
     def close(self) -> None:
         """Nothing is held open."""

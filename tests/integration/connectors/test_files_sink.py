@@ -101,6 +101,14 @@ class TestFormats:
             Run(directory, form="csv").sink.fits([("id", "bigint"), ("tags", "array<string>"), ("raw", "binary")])
         Run(directory, form="jsonl").sink.fits([("tags", "array<string>"), ("raw", "binary")])
 
+    @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+    def test_rows_are_counted_when_somebody_wants_to_know(self, directory: Path, form: str) -> None:
+        self.deliver(directory, form, some_rows())
+        run = Run(directory, form=form)
+        run.send(1)
+
+        assert (run.sink.target_rows(), run.sink.target_rows(exact=True)) == (None, 12)
+
     def test_batches_without_rows_leave_no_file(self, directory: Path) -> None:
         run = Run(directory).fence()
         void = task(1, instruction=Instruction.VOID)
