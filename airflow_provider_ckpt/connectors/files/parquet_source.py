@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.cut import TARGET, Piece
-from airflow_provider_ckpt.connectors.files.discovery import check_place, unchanged
+from airflow_provider_ckpt.connectors.files.discovery import check_place, discover, unchanged
 from airflow_provider_ckpt.connectors.files.parquet_columns import Columns, columns_of, declared
 from airflow_provider_ckpt.connectors.files.parquet_file import Footer, read_footer
 from airflow_provider_ckpt.connectors.files.source import PARTITION, FilesSource
@@ -43,7 +43,7 @@ class ParquetSource(FilesSource):
     def shape(self) -> Shape:
         """Columns: those of ``transform.schema``, or of the oldest file that is there."""
         if self._columns is None:
-            self._choose_columns(self._discover(()))
+            self._choose_columns(discover(self._path, ()))
         if self._columns is None:
             raise SourceError(
                 f"there is no Parquet file at {self._path} any more to take the columns from.",
