@@ -1,0 +1,1 @@
+"""Pipelines on a Spark standalone cluster."""
