@@ -262,6 +262,12 @@ class LedgerUnavailableError(CkptError):
     type = ErrorType.LEDGER_UNAVAILABLE
 
 
+class OffsetCommitError(LedgerUnavailableError):
+    """A settlement could not be stored in time, as often as it was tried; the checkpoint stays, and nothing is lost."""
+
+    type = ErrorType.OFFSET_COMMIT
+
+
 class LedgerStateError(CkptError):
     """A transition that the batch's state does not allow: a defect in the caller, refused before it does harm."""
 

@@ -19,6 +19,7 @@ from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import originals
+from airflow_provider_ckpt.spark.again import executed_before
 from airflow_provider_ckpt.spark.headers import headed
 from airflow_provider_ckpt.spark.letters import replays
 from airflow_provider_ckpt.spark.reading import unexpected
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.spark.job import Job
+
+
+_SENT_BEFORE = ErrorInfo(
+    ErrorType.PROCESSING,
+    "Spark executes this task once more; delivery is at_most_once, so nothing of it is sent again",
+)
 
 
 @dataclass(slots=True)
@@ -57,6 +64,7 @@ class Lane:
         self._job = job
         self._pipeline = job.pipeline
         self._transformed = transformed
+        self._refuses = self._pipeline.delivery == "at_most_once" and executed_before()
         self._stopped: set[str] = set()
         self._reader: Reader | None = None
         self._unreachable = False
@@ -85,6 +93,8 @@ class Lane:
         """Carry out a batch's instruction and say what became of it."""
         if gathered.read == c.NOT_ATTEMPTED or self.stopped(task):
             return self._timed(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
+        if self._refuses:
+            return self._timed(_failed(task, _SENT_BEFORE))
         try:
             outcome = self._attempt(task, gathered)
         except CkptError as error:
