@@ -157,9 +157,7 @@ class DeadLetterQueue(Part):
         if self.sink is LetterPlace.FILES and not self.path:
             raise ValueError("sink: files needs path, a directory")
         if self.sink is LetterPlace.SAME and self.brokers:
-            raise ValueError(
-                "brokers are for dead letters of a cluster of their own; write sink: kafka, or leave them out"
-            )
+            raise ValueError("brokers are those of sink: kafka; write that, or leave them out")
         return self
 
     @property

@@ -96,6 +96,7 @@ class ErrorInfo:
     :param recoverable: whether the driver or connector says that trying again can help
     :param sqlstate: the five-character SQLSTATE where a database gave one
     :param whole: whether the sink or source as a whole failed (unreachable, refused, full), not this batch
+    :param trace: where it happened, in the words of whatever raised it, where that is known and somebody asked
     """
 
     type: ErrorType
@@ -103,6 +104,7 @@ class ErrorInfo:
     recoverable: bool = False
     sqlstate: str | None = None
     whole: bool = False
+    trace: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -112,6 +114,7 @@ class ErrorInfo:
             "recoverable": self.recoverable,
             "sqlstate": self.sqlstate,
             "whole": self.whole,
+            "trace": self.trace,
         }
 
     @classmethod
@@ -123,6 +126,7 @@ class ErrorInfo:
             data["recoverable"],
             data.get("sqlstate"),
             data.get("whole", False),
+            data.get("trace"),
         )
 
 

@@ -95,8 +95,13 @@ def settle(
 
 def _storable(error: ErrorInfo) -> ErrorInfo:
     """The error without characters that no database takes; a message may quote the record that it is about."""
-    message = error.message.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
-    return error if message == error.message else replace(error, message=message)
+    message = _without_nul(error.message)
+    trace = error.trace and _without_nul(error.trace)
+    return error if (message, trace) == (error.message, error.trace) else replace(error, message=message, trace=trace)
+
+
+def _without_nul(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
 def _carry_out(work: Work, batch: Batch, error: ErrorInfo, decision: Decision) -> None:

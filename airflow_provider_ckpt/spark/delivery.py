@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.content import Content, DeadLetter
 from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
-from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import originals
 from airflow_provider_ckpt.spark.again import executed_before
+from airflow_provider_ckpt.spark.failures import info_of
 from airflow_provider_ckpt.spark.headers import headed
 from airflow_provider_ckpt.spark.letters import replays
-from airflow_provider_ckpt.spark.reading import unexpected
+from airflow_provider_ckpt.spark.traces import TRACES, Question
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +46,7 @@ class Gathered:
     :param letters: rejected by the transform
     :param filtered: left out by ``where``
     :param failure: why reading failed
+    :param rejected: what the letters were made of
     """
 
     rows: pa.Table
@@ -52,6 +54,7 @@ class Gathered:
     letters: list[DeadLetter] = field(default_factory=list)
     filtered: int = 0
     failure: ErrorInfo | None = None
+    rejected: pa.Table | None = None
 
 
 class Lane:
@@ -65,7 +68,9 @@ class Lane:
         self._pipeline = job.pipeline
         self._transformed = transformed
         self._refuses = self._pipeline.delivery == "at_most_once" and executed_before()
+        self._traced = self._pipeline.dead_letter_queue.include_stack_trace
         self._stopped: set[str] = set()
+        self._asking: set[str] = set()
         self._reader: Reader | None = None
         self._unreachable = False
         self._writer: Writer | None = None
@@ -89,18 +94,24 @@ class Lane:
         """Whether a failure before this batch keeps it from being attempted."""
         return self._unreachable or task.key.partition in self._stopped
 
+    def question(self, task: BatchTask, gathered: Gathered) -> Question | None:
+        """What must be known of a batch's rejected records before it is delivered; see ``traces.py``."""
+        if not self._traced or gathered.rejected is None or TRACES in task.detail or self.stopped(task):
+            return None
+        if self._pipeline.pinned:
+            self._asking.add(task.key.partition)
+        return Question.about(task, gathered.rejected)
+
     def deliver(self, task: BatchTask, gathered: Gathered) -> Outcome:
         """Carry out a batch's instruction and say what became of it."""
-        if gathered.read == c.NOT_ATTEMPTED or self.stopped(task):
+        if gathered.read == c.NOT_ATTEMPTED or self.stopped(task) or task.key.partition in self._asking:
             return self._timed(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
         if self._refuses:
             return self._timed(_failed(task, _SENT_BEFORE))
         try:
             outcome = self._attempt(task, gathered)
-        except CkptError as error:
-            outcome = _failed(task, error.info)
         except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes this batch's outcome
-            outcome = _failed(task, unexpected(error))
+            outcome = _failed(task, info_of(error, traced=self._traced))
         if outcome.outcome is AttemptOutcome.FAILED:
             self._unreachable = outcome.error is not None and outcome.error.whole
             if self._pipeline.pinned:
@@ -158,7 +169,8 @@ def deliver_lane(job: Job, wave: Wave, batches: Iterator[pa.RecordBatch]) -> Ite
                 gathering.add(piece)
                 if piece.ends:
                     task = wave.lanes[piece.lane][piece.index]
-                    yield outcome_rows([lane.deliver(task, gathering.take(lane.reader, task, raw=job.shape.raw))])
+                    gathered = gathering.take(lane.reader, task, raw=job.shape.raw)
+                    yield outcome_rows([lane.question(task, gathered) or lane.deliver(task, gathered)])
     finally:
         for lane in lanes.values():
             lane.close()
@@ -211,25 +223,29 @@ class _Gathering:
         good = verdict.null_count == table.num_rows
         outputs = [name for name in table.column_names if name not in _CONTROL]
         rows = (table if good else table.filter(pc.is_null(verdict))).select([POSITION, *outputs])
-        filtered, letters = 0, []
+        filtered, letters, rejected = 0, [], None
         if not good:
+            traces = task.detail.get(TRACES, {})
             bad = table.filter(pc.is_valid(verdict))
             is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
             filtered = pc.sum(is_filtered).as_py() or 0
-            rejected = bad.filter(pc.invert(is_filtered)).select([POSITION, c.VERDICT, c.MESSAGE, c.ORIGINAL])
+            wrong = bad.filter(pc.invert(is_filtered)).select([POSITION, c.VERDICT, c.MESSAGE, c.ORIGINAL])
+            rejected = wrong if wrong.num_rows else None
             letters = [
                 originals.letter(
                     reader,
                     task,
                     record[POSITION],
                     record[c.ORIGINAL],
-                    ErrorInfo(ErrorType(record[c.VERDICT]), record[c.MESSAGE] or ""),
+                    ErrorInfo(
+                        ErrorType(record[c.VERDICT]), record[c.MESSAGE] or "", trace=traces.get(str(record[POSITION]))
+                    ),
                     raw=raw,
                 )
-                for record in rejected.to_pylist()
+                for record in wrong.to_pylist()
             ]
         why = ErrorInfo.from_json(json.loads(failure)) if failure else None
-        return Gathered(rows, read, letters, filtered, why)
+        return Gathered(rows, read, letters, filtered, why, rejected)
 
 
 _CONTROL = frozenset({*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL})
@@ -258,8 +274,8 @@ def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
     return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)
 
 
-def outcome_rows(outcomes: Sequence[Outcome]) -> pa.RecordBatch:
-    """Outcomes as the rows that their batches give back, one each."""
+def outcome_rows(outcomes: Sequence[Outcome | Question]) -> pa.RecordBatch:
+    """Outcomes, or what is asked first, as the rows that their batches give back, one each."""
     import pyarrow as pa
 
     rows = [json.dumps(outcome.to_json()) for outcome in outcomes]

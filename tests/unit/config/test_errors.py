@@ -68,8 +68,7 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(text: str, message: 
         ("dead_letter_queue: {sink: files}", "dead_letter_queue: sink: files needs path, a directory"),
         (
             "dead_letter_queue: {sink: same, brokers: 'b:9092'}",
-            "dead_letter_queue: brokers are for dead letters of a cluster of their own; "
-            "write sink: kafka, or leave them out",
+            "dead_letter_queue: brokers are those of sink: kafka; write that, or leave them out",
         ),
         ("run: {engine: connect}", "run.engine: 'connect' is not supported; supported: submit"),
         ("retry: {on_exhausted: drop}", "retry.on_exhausted: 'drop' is not supported; supported: dlq, hold, fail"),
@@ -212,7 +211,7 @@ def test_an_order_that_cannot_be_kept_is_refused() -> None:
 
 @pytest.mark.parametrize(("place", "needs"), [("kafka", "connection or brokers"), ("postgres", "connection")])
 def test_a_place_for_dead_letters_without_a_connection_is_refused(place: str, needs: str) -> None:
-    data = {
+    data: dict[str, object] = {
         "name": "a",
         "source": {"type": "files", "path": "/in"},
         "transform": {"decode": "json", "schema": "id bigint"},

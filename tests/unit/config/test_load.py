@@ -214,7 +214,8 @@ def test_brokers_alone_mean_kafka() -> None:
     pipeline = parse(MINIMAL + "dead_letter_queue: {brokers: 'kafka:9092'}")
 
     assert pipeline.dead_letter_queue.sink is LetterPlace.KAFKA
-    assert (pipeline.letters_connection, pipeline.connections) == (None, {"shop", "lake"})
+    assert pipeline.letters_connection is None
+    assert pipeline.connections == {"shop", "lake"}
     assert build(pipeline.document()) == pipeline
 
 
