@@ -10,18 +10,16 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content, DeadLetter, KeptLetter
-from airflow_provider_ckpt.connectors.protocols import POSITION, Claims, Sink, Writer
+from airflow_provider_ckpt.connectors.protocols import Claims, Sink, Writer
+from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError, ErrorInfo
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _CLAIMED = frozenset({AttemptOutcome.DELIVERED, AttemptOutcome.REJECTED, AttemptOutcome.VOID, AttemptOutcome.STAGED})
 
@@ -83,7 +81,7 @@ class BoxedWriter:
             if not refused:
                 return _with_types(outcome, letters)
             letters += content.original(refused)
-            rows = _without(rows, refused)
+            rows = without(rows, refused)
 
     def close(self) -> None:
         """Let go of connections."""
@@ -167,10 +165,3 @@ def _with_types(outcome: Outcome, letters: Sequence[DeadLetter]) -> Outcome:
     if outcome.found or outcome.outcome not in _CLAIMED:
         return outcome
     return replace(outcome, letters=dict(Counter(letter.error.type.value for letter in letters)))
-
-
-def _without(rows: pa.Table, errors: Mapping[int, ErrorInfo]) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(errors), pa.int64()))))

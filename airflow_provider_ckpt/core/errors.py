@@ -205,6 +205,24 @@ class ConfigError(CkptError):
     type = ErrorType.CONFIG
 
 
+class DslParseError(ConfigError):
+    """An expression of the transform does not parse."""
+
+    type = ErrorType.DSL_PARSE
+
+
+class InvalidFilterError(ConfigError):
+    """``transform.where`` cannot be used: an unknown column, a wrong type, another record than its own."""
+
+    type = ErrorType.INVALID_FILTER
+
+
+class InvalidTransformError(ConfigError):
+    """``transform.select`` or the schema cannot be used."""
+
+    type = ErrorType.INVALID_TRANSFORM
+
+
 class SourceError(CkptError):
     """The source refused, changed identity, or cannot be read."""
 

@@ -14,8 +14,9 @@ from airflow_provider_ckpt.connectors.protocols import Reader
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark.delivery import Gathered, Lane, outcome_rows
+from airflow_provider_ckpt.spark.delivery import Lane, outcome_rows
 from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.gathering import Gathered
 from airflow_provider_ckpt.spark.reading import lanes_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,13 @@ import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.core.errors import (
+    ConfigError,
+    DslParseError,
+    ErrorType,
+    InvalidFilterError,
+    InvalidTransformError,
+)
 from airflow_provider_ckpt.spark import columns as c
 
 if TYPE_CHECKING:
@@ -239,7 +245,9 @@ def _refuse_unfit(frame: DataFrame, pipeline: Pipeline, outputs: dict[str, str])
         problem = _problem(frame, projected)
         if problem:
             what, hint = problem
-            raise ConfigError(f"transform.{name} {what}: {expression}", pipeline=pipeline.name, hint=hint)
+            raise _unusable(f"transform.{name}")(
+                f"transform.{name} {what}: {expression}", pipeline=pipeline.name, hint=hint
+            )
 
 
 def _problem(frame: DataFrame, projected: DataFrame) -> tuple[str, str] | None:
@@ -258,18 +266,24 @@ def _problem(frame: DataFrame, projected: DataFrame) -> tuple[str, str] | None:
 
 
 def _project(frame: DataFrame, expressions: list[str], pipeline: Pipeline, key: str = "transform") -> DataFrame:
-    from pyspark.errors import PySparkException
+    from pyspark.errors import ParseException, PySparkException
 
     try:
         projected = frame.selectExpr(*expressions)
         projected.schema  # noqa: B018  # analysis happens here, on a Connect session too
     except PySparkException as error:
-        raise ConfigError(
+        kind = DslParseError if isinstance(error, ParseException) else _unusable(key)
+        raise kind(
             f"{key} cannot be used: {first_line(error)}",
             pipeline=pipeline.name,
             hint="Correct the expression; the columns it may use are those of the source or of transform.schema.",
         ) from error
     return projected
+
+
+def _unusable(key: str) -> type[ConfigError]:
+    """The error of an expression that parses and cannot be used."""
+    return InvalidFilterError if key == "transform.where" else InvalidTransformError
 
 
 def _quoted(names: tuple[str, ...] | list[str]) -> list[str]:
