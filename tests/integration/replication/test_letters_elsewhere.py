@@ -193,7 +193,10 @@ def test_a_table_of_files_has_its_letters_elsewhere_too(
         ({"sink": "postgres", "connection": ARCHIVE, "table": "nowhere.them"}, "nowhere.them does not exist"),
         ({"sink": "postgres", "connection": ARCHIVE, "table": "other"}, "is another table: it has no column ledger"),
         ({"sink": "postgres", "connection": "gone"}, "'gone' is not defined"),
-        ({"sink": "kafka", "connection": STREAM, "brokers": "127.0.0.1:1"}, "looking at topic streamforge-dlq at 127.0.0.1:1"),
+        (
+            {"sink": "kafka", "connection": STREAM, "brokers": "127.0.0.1:1"},
+            "topic streamforge-dlq at 127.0.0.1:1",
+        ),
     ],
 )
 def test_a_place_that_cannot_be_is_refused_before_anything_is_sent(
