@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
+_AT_ONCE = 2000
+"""Letters that the brokers have to take within the time that an answer may take."""
+
 _OWN = {
     "partitioner": "murmur2_random",  # Java's, so that a key goes where other producers send it
     "acks": "all",
@@ -68,6 +71,11 @@ class KafkaBox:
 
     def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
         """See :meth:`LetterBox.keep`."""
+        for start in range(first, len(letters), _AT_ONCE):
+            self._send(task, letters, range(start, min(start + _AT_ONCE, len(letters))))
+
+    def _send(self, task: BatchTask, letters: Sequence[DeadLetter], numbers: Iterable[int]) -> None:
+        """Send letters, and wait until all brokers that must have them do."""
         failures: list[KafkaError] = []
 
         def watch(error: KafkaError | None, _: object) -> None:
@@ -76,7 +84,7 @@ class KafkaBox:
 
         producer = self._opened()
         sender = Sender(producer, self._queue.topic, {})
-        for number in range(first, len(letters)):
+        for number in numbers:
             letter = letters[number]
             headers = letter_headers(letter, task, self._context, number)
             sender.one(letter.value, watch, {"key": letter.key, "headers": headers})
