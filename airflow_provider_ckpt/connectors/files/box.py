@@ -11,7 +11,7 @@ from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter
 from airflow_provider_ckpt.connectors.files.letters import LetterFiles
 from airflow_provider_ckpt.connectors.files.local import escape, io_error, local_path, make_directory
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.errors import ConfigError, DeadLetterQueueError
 from airflow_provider_ckpt.core.letters import AttemptKey
 from airflow_provider_ckpt.core.wave import BatchTask
 
@@ -55,7 +55,13 @@ class FilesBox:
 
     def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:  # noqa: ARG002  # all of it anew
         """See :meth:`LetterBox.keep`; an attempt's file is replaced by a longer one."""
-        self._files.write_once(task, self._context, letters)
+        try:
+            self._files.write(task, self._context, letters, retries=0)
+        except DeadLetterQueueError as error:  # whoever calls this counts the tries, and says that
+            why = error.__cause__
+            raise (
+                io_error(why, f"keep dead letters under {self._path}") if isinstance(why, OSError) else error
+            ) from why
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """See :meth:`LetterBox.letters`."""

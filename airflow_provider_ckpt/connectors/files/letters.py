@@ -20,7 +20,7 @@ from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, DeadLetter, K
 from airflow_provider_ckpt.connectors.files.local import escape, io_error, write_durably
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType, IoError, SinkError
+from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.wave import BatchTask
 
@@ -51,43 +51,33 @@ class LetterFiles:
         directory = self.directory / f"ledger={escape(self.ledger)}" / f"generation={key.generation}"
         return directory / escape(key.partition) / f"{key.seq}-{attempt}-{epoch}.jsonl"
 
-    def write_once(self, task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter]) -> Path:
+    def write(self, task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter], retries: int) -> Path:
         """Write an attempt's dead letters durably; a failed write leaves no file behind.
 
-        :raises IoError: if the file system fails
+        :param retries: how often to try again, a pause apart, after the first failure
+        :raises IoError: if the disk as a whole is full or broken
+        :raises DeadLetterQueueError: if they could not be written for any other reason
         """
         path = self.file(task.key, task.attempt, context.epoch)
         at = datetime.now(UTC)
         lines = [json.dumps(_document(task, context, letter, at), ensure_ascii=False) for letter in letters]
-        try:
-            write_durably(path, "".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
-        except OSError as error:
-            raise io_error(error, f"write {path}") from error
-        return path
-
-    def write(self, task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter], retries: int) -> Path:
-        """The same, tried again a pause apart.
-
-        :param retries: how often, after the first failure
-        :raises IoError: if the disk as a whole is full or broken
-        :raises DeadLetterQueueError: if they could not be written for any other reason
-        """
-        for _ in range(retries):
+        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+        for retry in range(retries + 1):
             try:
-                return self.write_once(task, context, letters)
-            except IoError as failure:
+                write_durably(path, data)
+            except OSError as error:
+                failure = io_error(error, f"write {path}")
                 if failure.whole:
-                    raise
+                    raise failure from error
+                if retry == retries:
+                    raise DeadLetterQueueError(
+                        f"{failure.message} The batch's dead letters could not be kept, so nothing of it was sent.",
+                        hint="Make that place writable, then run again.",
+                    ) from error
                 time.sleep(LETTER_PAUSE)
-        try:
-            return self.write_once(task, context, letters)
-        except IoError as failure:
-            if failure.whole:
-                raise
-            raise DeadLetterQueueError(
-                f"{failure.message} The batch's dead letters could not be kept, so nothing of it was sent.",
-                hint="Make that place writable, then run again.",
-            ) from failure
+            else:
+                break
+        return path
 
     def read(self, source: AttemptKey) -> Iterator[KeptLetter]:
         """The dead letters that an attempt left; none if it has no file.
