@@ -35,7 +35,8 @@ def letter_headers(letter: DeadLetter, task: BatchTask, context: SinkContext, nu
         "error": letter.error.message,
         "sqlstate": letter.error.sqlstate,
         "own_headers": len(own),
-        "number": number,
     }
+    if number is not None:
+        document["number"] = number
     said = [(name, text.encode("utf-8", "replace")) for name, text in letter.headers.items()]
     return [*own, *said, (LETTER, json.dumps(document).encode())]
