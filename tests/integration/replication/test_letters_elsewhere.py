@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_ckpt.config.load import parse
+from airflow_provider_ckpt.connectors.kafka.written import WrittenTopics
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.acts import ActKind
 from airflow_provider_ckpt.core.batch import Counts
@@ -314,6 +315,17 @@ def test_a_streamforge_file_runs_as_it_stands(topics: Replication, kafka_broker:
 def _yaml(document: Any) -> str:
     """A declaration as the first lines of a file; JSON is YAML."""
     return "".join(f"{key}: {json.dumps(value)}\n" for key, value in document.items())
+
+
+def test_the_topic_of_a_kafka_target_is_made_with_the_compression_that_is_asked_for(topics: Replication) -> None:
+    target = topics.document["sink"]["topic"]
+    compressed = topics.changed(dead_letter_queue={"topic": f"dead-{target}", "compression": "gzip"})
+
+    assert compressed.run().records == Counts(3, 2, 0, 1)
+
+    made = WrittenTopics(topics.others[STREAM], "orders").find(f"dead-{target}")
+    assert made is not None
+    assert made.settings["compression.type"] == "gzip"
 
 
 def test_a_kafka_target_whose_letters_are_on_another_topic_cannot_name_its_own(topics: Replication) -> None:

@@ -17,7 +17,6 @@ from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.engine import Check
-from airflow_provider_ckpt.replication.letters import index
 from airflow_provider_ckpt.replication.replicate import replicate
 from airflow_provider_ckpt.replication.session_engine import SessionEngine
 from airflow_provider_ckpt.replication.summary import RunSummary
@@ -89,7 +88,7 @@ def test_the_checkpoint_moves_while_a_wave_runs(orders: Replication, strategy: d
 
     with running(one_lane) as run:
         with gate(orders.dsn):
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 60
             while committed(orders) < 901 and not run.done() and time.monotonic() < deadline:
                 threading.Event().wait(0.05)
             assert committed(orders) == 901, "nine batches have their receipts, and the wave goes on"
@@ -98,7 +97,7 @@ def test_the_checkpoint_moves_while_a_wave_runs(orders: Replication, strategy: d
 
     assert summary.records == Counts(1000, 999, 0, 1)
     assert (summary.batches, committed(orders)) == (10, 1001)
-    [entry] = index(orders.setup()).entries
+    [entry] = orders.ledger.letters("orders").entries
     assert entry.letters.error_type == "Sink"
     assert orders.ledger.audit("orders")["ok"]
 
