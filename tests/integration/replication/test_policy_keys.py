@@ -88,7 +88,7 @@ def test_the_checkpoint_moves_while_a_wave_runs(orders: Replication, strategy: d
 
     with running(one_lane) as run:
         with gate(orders.dsn):
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 120
             while committed(orders) < 901 and not run.done() and time.monotonic() < deadline:
                 threading.Event().wait(0.05)
             assert committed(orders) == 901, "nine batches have their receipts, and the wave goes on"
