@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import Connection, Sink, SinkContext
+from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -56,11 +57,17 @@ class Opened:
 
     def __init__(self, setup: Setup) -> None:
         pipeline = setup.pipeline
+        self._exactly_once, self._sink_type = pipeline.delivery == "exactly_once", pipeline.sink.type
         self.source = registry.open_source(pipeline, setup.connection(pipeline.source.connection))
         self.sink = setup.open_sink()
 
     def check(self) -> None:
-        """Fail before anything is begun if either cannot work."""
+        """Fail before anything is begun if either cannot work, or not as it is asked to."""
+        if self._exactly_once and not self.sink.exactly_once:
+            raise ConfigError(
+                f"delivery: exactly_once is more than a {self._sink_type} sink can promise.",
+                hint="Write at_least_once, or name another sink.",
+            )
         self.source.check()
         self.sink.check()
 

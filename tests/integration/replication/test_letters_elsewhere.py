@@ -317,6 +317,25 @@ def _yaml(document: Any) -> str:
     return "".join(f"{key}: {json.dumps(value)}\n" for key, value in document.items())
 
 
+def test_what_spark_says_of_a_message_is_its_letters_stack_trace(
+    topics: Replication, kafka_broker: KafkaBroker
+) -> None:
+    letters = f"traced-{topics.document['sink']['topic']}"
+    traced = topics.changed(
+        dead_letter_queue={"topic": letters, "include_stack_trace": True},
+        transform={"where": "id / (id - 1) > 0", "select": {"id": "CAST(concat('x', id) AS int)"}},
+    )
+
+    assert traced.run().records == Counts(3, 0, 0, 3)
+
+    traces = [letter.header["x-ckpt-stack-trace"] for letter in stored(kafka_broker, letters)]
+    assert [text.split()[0] for text in traces] == [
+        "[DIVIDE_BY_ZERO]",
+        "[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION]",
+        "[CAST_INVALID_INPUT]",
+    ]
+
+
 def test_the_topic_of_a_kafka_target_is_made_with_the_compression_that_is_asked_for(topics: Replication) -> None:
     target = topics.document["sink"]["topic"]
     compressed = topics.changed(dead_letter_queue={"topic": f"dead-{target}", "compression": "gzip"})
