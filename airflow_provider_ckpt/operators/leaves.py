@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_ckpt.config.delivery import LetterPlace
 from airflow_provider_ckpt.connectors.files.letters import letters_beside
+from airflow_provider_ckpt.connectors.files.local import escape
 from airflow_provider_ckpt.operators.replicate import held_message
 from airflow_provider_ckpt.operators.step import CkptStepOperator
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 
 _LETTERS_TABLE = "ckpt_sink_dead_letter"
+_BESIDE = {"kafka": LetterPlace.KAFKA, "postgres": LetterPlace.POSTGRES}
+"""What keeps dead letters with their batch, by the sink's type; files, where it is not named."""
 
 
 class CkptDeadLettersOperator(CkptStepOperator):
@@ -54,8 +58,17 @@ class CkptHoldOperator(CkptStepOperator):
 
 def dead_letters_at(pipeline: Pipeline) -> str:
     """Where a person finds a pipeline's dead letters."""
-    sink = pipeline.sink
-    if sink.table is not None:
-        schema, dot, _ = sink.table.rpartition(".")
-        return f"table {schema}{dot}{_LETTERS_TABLE} of connection {sink.connection}"
-    return f"the JSON lines under {letters_beside(Path(str(sink.path)), pipeline.name)}"
+    sink, queue = pipeline.sink, pipeline.dead_letter_queue
+    if queue.here:
+        connection, table = sink.connection, sink.table or ""
+        schema, dot, _ = table.rpartition(".")
+        place, table = _BESIDE.get(sink.type, LetterPlace.FILES), f"{schema}{dot}{_LETTERS_TABLE}"
+        directory = letters_beside(Path(str(sink.path)), pipeline.name)
+    else:
+        connection, table, place = pipeline.letters_connection, queue.table, queue.sink
+        directory = Path(str(queue.path)) / escape(pipeline.name)
+    if place is LetterPlace.KAFKA:
+        return f"topic {queue.topic} of {queue.brokers or f'connection {connection}'}"
+    if place is LetterPlace.POSTGRES:
+        return f"table {table} of connection {connection}"
+    return f"the JSON lines under {directory}"

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Connection, Sink, SinkContext
+from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -40,19 +41,33 @@ class Setup:
         """The connection of an id, None for None."""
         return self.connections(name) if name else None
 
+    def open_sink(self) -> Sink:
+        """The pipeline's sink, with the place of its dead letters."""
+        pipeline = self.pipeline
+        return registry.open_sink(
+            pipeline,
+            self.connection(pipeline.sink.connection),
+            SinkContext(self.sink_id, pipeline.name),
+            self.connection(pipeline.letters_connection),
+        )
+
 
 class Opened:
     """The source and sink of a pipeline, open and checked."""
 
     def __init__(self, setup: Setup) -> None:
         pipeline = setup.pipeline
+        self._exactly_once, self._sink_type = pipeline.delivery == "exactly_once", pipeline.sink.type
         self.source = registry.open_source(pipeline, setup.connection(pipeline.source.connection))
-        self.sink = registry.open_sink(
-            pipeline, setup.connection(pipeline.sink.connection), SinkContext(setup.sink_id, pipeline.name)
-        )
+        self.sink = setup.open_sink()
 
     def check(self) -> None:
-        """Fail before anything is begun if either cannot work."""
+        """Fail before anything is begun if either cannot work, or not as it is asked to."""
+        if self._exactly_once and not self.sink.exactly_once:
+            raise ConfigError(
+                f"delivery: exactly_once is more than a {self._sink_type} sink can promise.",
+                hint="Write at_least_once, or name another sink.",
+            )
         self.source.check()
         self.sink.check()
 

@@ -51,13 +51,12 @@ def orders_pipeline(name: str = "orders", *, source: str = "orders", target: str
 class Replication:
     """One pipeline that a test runs again and again.
 
-    :param spark: the warm session; None where another engine runs it
     :param document: its declaration; :meth:`changed` makes a variant
     :param dsn: of the database that its connection leads to; a test may point it elsewhere
     :param others: further connections, by id
     """
 
-    spark: SparkSession | None
+    spark: SparkSession
     ledger: Ledger
     dsn: str
     document: Mapping[str, Any]
@@ -81,12 +80,7 @@ class Replication:
 
     def run(self) -> RunSummary:
         """One whole run on the warm session."""
-        return replicate(self.setup(), self.engine())
-
-    def engine(self) -> SessionEngine:
-        """The warm session, for one run."""
-        assert self.spark is not None
-        return SessionEngine(self.spark)
+        return replicate(self.setup(), SessionEngine(self.spark))
 
     def _connections(self) -> Callable[[str], Connection]:
         def resolve(name: str) -> Connection:

@@ -55,7 +55,7 @@ class KeptLetters:
             "error_cb": noticed,
         }
         asked = frozenset(wanted)
-        found: dict[AttemptKey, list[KeptLetter]] = {}
+        found: dict[AttemptKey, dict[int, KeptLetter]] = {}
         left = dict(ends)
         config = client_config(self._connection, "ckpt-letters", settings)
         with closing(opened(Consumer, config, self._connection)) as consumer:
@@ -75,10 +75,13 @@ class KeptLetters:
                     raise raised(error_info(error, ErrorType.KAFKA_PRODUCER, self._doing, self._connection))
                 elif (message.offset() or 0) >= left.get(message.partition() or 0, 0):
                     left.pop(message.partition() or 0, None)
-        return {source: sorted(letters, key=lambda kept: kept.letter.position) for source, letters in found.items()}
+        return {
+            source: [kept for _, kept in sorted(letters.items(), key=lambda item: (item[1].letter.position, item[0]))]
+            for source, letters in found.items()
+        }
 
     def _take(
-        self, message: Message, wanted: Collection[AttemptKey], found: dict[AttemptKey, list[KeptLetter]]
+        self, message: Message, wanted: Collection[AttemptKey], found: dict[AttemptKey, dict[int, KeptLetter]]
     ) -> None:
         headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
         if not headers or headers[-1][0] != LETTER:
@@ -93,7 +96,9 @@ class KeptLetters:
         texts = {name: (value or b"").decode("utf-8", "replace") for name, value in rest}
         letter = DeadLetter(said["position"], _bytes(message.key()), _bytes(message.value()), error, texts, own)
         at = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
-        found.setdefault(source, []).append(KeptLetter(source, letter, at))
+        letters = found.setdefault(source, {})
+        number = said.get("number")
+        letters[len(letters) if number is None else number] = KeptLetter(source, letter, at)
 
     @property
     def _doing(self) -> str:

@@ -7,20 +7,23 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.replicate import replicate
 from airflow_provider_ckpt.replication.setup import Setup
 from airflow_provider_ckpt.replication.summary import RunSummary
 from tests.services.delta import read_delta
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.replication import connection_to, make_ledger, orders_pipeline
 from tests.services.spark_cluster import SparkCluster
 from tests.services.tables import execute, make_source, scalar
 
@@ -34,11 +37,26 @@ def cluster() -> Iterator[SparkCluster]:
         yield cluster
 
 
+@dataclass
+class Runs:
+    """Runs of pipelines on the cluster.
+
+    :param conf: Spark properties
+    """
+
+    ledger: Ledger
+    dsn: str
+    conf: Mapping[str, str]
+
+    def run(self, document: Mapping[str, Any]) -> RunSummary:
+        pipeline = build({**document, "run": {"conf": self.conf}})
+        setup = Setup(pipeline, self.ledger, lambda name: connection_to(self.dsn, name), "test")
+        return replicate(setup, SubmitEngine(pipeline))
+
+
 @pytest.fixture
-def replication(cluster: SparkCluster, postgres_server: PostgresServer) -> Iterator[Replication]:
-    """Orders from table to table in small batches, in as many lanes as the cluster has cores."""
-    dsn = postgres_server.new_database()
-    make_source(dsn, "orders", ROWS)
+def runs(cluster: SparkCluster, postgres_server: PostgresServer) -> Iterator[Runs]:
+    """With a ledger and a database of the test's own."""
     conf = {
         "spark.master": cluster.master,
         "spark.pyspark.python": sys.executable,
@@ -46,59 +64,55 @@ def replication(cluster: SparkCluster, postgres_server: PostgresServer) -> Itera
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
     }
-    more = {
-        "run": {"conf": conf},
-        "consumer": {"strategy": "round_robin", "lanes": 2},
-        "commit_strategy": {"commit_interval": ROWS // BATCHES},
-        "transform": {"where": "status <> 'returned'", "select": {"id": "id", "share": "1000 div (id - 8)"}},
-    }
     with make_ledger(postgres_server.new_database()) as ledger:
-        yield Replication(None, ledger, dsn, orders_pipeline() | more)
+        yield Runs(ledger, postgres_server.new_database(), conf)
 
 
-def run(setup: Setup) -> RunSummary:
-    return replicate(setup, SubmitEngine(setup.pipeline))
-
-
-def test_lanes_on_two_workers_one_of_which_loses_its_executor(replication: Replication, cluster: SparkCluster) -> None:
+def test_lanes_on_two_workers_one_of_which_loses_its_executor(runs: Runs, cluster: SparkCluster) -> None:
     slow = "BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END"
+    make_source(runs.dsn, "orders", ROWS)
     execute(
-        replication.dsn,
+        runs.dsn,
         "CREATE TABLE target (id bigint, share bigint)",
         f"CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ {slow} $$",
         "CREATE TRIGGER slow AFTER INSERT ON target FOR EACH STATEMENT EXECUTE FUNCTION slow()",
     )
+    document = orders_pipeline() | {
+        "consumer": {"strategy": "round_robin", "lanes": 2},
+        "commit_strategy": {"commit_interval": ROWS // BATCHES},
+        "transform": {"where": "status <> 'returned'", "select": {"id": "id", "share": "1000 div (id - 8)"}},
+    }
     killed: list[int] = []
 
     def kill() -> None:
         """End an executor once a batch is there."""
         deadline = time.monotonic() + 300
         while not killed and time.monotonic() < deadline:
-            if scalar(replication.dsn, "SELECT count(*) FROM target"):
+            if scalar(runs.dsn, "SELECT count(*) FROM target"):
                 killed.extend(pid for pids in cluster.executors() for pid in pids)
                 os.kill(killed[0], signal.SIGKILL)
             time.sleep(0.02)
 
     killer = threading.Thread(target=kill)
     killer.start()
-    first = run(replication.setup())
+    first = runs.run(document)
     killer.join()
-    again = run(replication.setup())
+    again = runs.run(document)
 
     bad = "id = 8"  # by which select divides
     kept, returned = (
-        scalar(replication.dsn, f"SELECT count(*) FROM orders WHERE status {equal} 'returned' AND NOT {bad}")
+        scalar(runs.dsn, f"SELECT count(*) FROM orders WHERE status {equal} 'returned' AND NOT {bad}")
         for equal in ("<>", "=")
     )
     assert len(killed) == 2
     assert (first.records, first.route) == (Counts(ROWS, kept, returned, 1), ["dead_letters", "done"])
     assert (again.records, again.spark_started) == (Counts(0, 0, 0, 0), False)
-    assert execute(replication.dsn, "SELECT count(*), count(DISTINCT id) FROM target") == [(kept, kept)]
+    assert execute(runs.dsn, "SELECT count(*), count(DISTINCT id) FROM target") == [(kept, kept)]
     assert [len(names) for names in cluster.applications()] == [1, 1]
-    assert replication.ledger.audit("orders")["ok"]
+    assert runs.ledger.audit("orders")["ok"]
 
 
-def test_files_into_a_delta_table(replication: Replication, tmp_path: Path) -> None:
+def test_files_into_a_delta_table(runs: Runs, tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
     for file in range(4):
@@ -108,11 +122,8 @@ def test_files_into_a_delta_table(replication: Replication, tmp_path: Path) -> N
         "source": {"type": "files", "path": str(source)},
         "sink": {"type": "delta", "path": str(tmp_path / "out")},
         "transform": {"decode": "json", "schema": "id bigint"},
-        "run": replication.document["run"],
     }
-    delta = replace(replication, document=document)
-
-    summary = run(delta.setup())
+    summary = runs.run(document)
 
     assert summary.records == Counts(400, 400, 0, 0)
     assert sorted(read_delta(tmp_path / "out")["id"].to_pylist()) == list(range(400))

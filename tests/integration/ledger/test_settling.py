@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
+from functools import partial
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Instruction, Verdict
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.core.policy import FailRun, Halt, Hold, OnExhausted, Policy, Reject, Retry, RetryPolicy
+from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, LedgerUnavailableError
+from airflow_provider_ckpt.core.policy import Drop, FailRun, Halt, Hold, OnExhausted, Policy, Reject, Retry, RetryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.ledger import tables
+from airflow_provider_ckpt.ledger.engine import create, parse
 from tests.integration.ledger.acts import (
     BAD_DATA,
     NOW,
@@ -228,3 +233,32 @@ def test_the_cancellation_watermark_survives_a_takeover(acts: Acts) -> None:
     assert (acts.partition().committed, acts.partition().cancellation_watermark) == (0, 0)
     acts.settle(delivered(acts.begin([batches[0]])[0]))
     assert acts.partition().committed == 20
+
+
+def test_a_batch_that_the_policy_drops_is_to_be_voided_in_the_sink(acts: Acts) -> None:
+    (batch,) = acts.send(10)
+    policy = Policy(overrides={ErrorType.IO: Action.SKIP_AND_LOG})
+
+    settlement = acts.settle(failed(batch, ErrorInfo(ErrorType.IO, "it is gone")), policy=policy)
+
+    assert settlement.decisions == {batch.key: Drop()}
+    stored = acts.batch(batch.key)
+    assert (stored.state, stored.instruction) == (BatchState.PLANNED, Instruction.VOID)
+    assert acts.partition().committed == 0
+
+
+def test_a_settlement_waits_no_longer_for_another_command_than_it_is_told_to(acts: Acts, ledger_url: str) -> None:
+    (batch,) = acts.send(10)
+    other = create(parse(ledger_url))
+    settle = partial(
+        acts.ledger.settle, acts.lease, [delivered(batch)], now=acts.now, policy=Policy(), unit=lambda: 0.0
+    )
+
+    with closing(other.connect()) as connection, connection.begin():
+        connection.execute(sa.update(tables.lease).values(owner=tables.lease.c.owner))
+        with pytest.raises(LedgerUnavailableError) as caught:
+            settle(patience=timedelta(milliseconds=50))
+    other.dispose()
+
+    assert caught.value.recoverable
+    assert settle(patience=timedelta(seconds=30)).checkpoint == {"t": 10}

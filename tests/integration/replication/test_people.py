@@ -15,6 +15,7 @@ from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.people import adopt, carry_out, carry_out_or_store, position_of_batch, recover
+from airflow_provider_ckpt.replication.session_engine import SessionEngine
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger
 from tests.services.tables import add_rows, execute, scalar
@@ -114,7 +115,7 @@ def test_what_is_asked_for_during_a_run_is_done_between_its_waves(orders: Replic
             "orders", Act(ActKind.SKIP, (BatchKey(1, PARTITION, 2),)), who="ann", why="known to be bad"
         )
         assert (asked.applied, asked.intent is not None) == (False, True)
-        run.execute(orders.engine(), rounds=True)
+        run.execute(SessionEngine(orders.spark), rounds=True)
         summary = run.finish()
 
     assert summary.records == Counts(900, 900, 0, 0)
@@ -144,7 +145,7 @@ def test_a_force_stop_fences_the_run_that_holds_the_lease(orders: Replication) -
         run.plan()
         carry_out(orders.setup(), Act(ActKind.FORCE_STOP), who="ann", why="runaway")
         with pytest.raises(StaleEpochError):
-            run.execute(orders.engine(), rounds=True)
+            run.execute(SessionEngine(orders.spark), rounds=True)
 
     assert orders.run().records == Counts()
     act(orders, ActKind.RESUME)

@@ -93,9 +93,7 @@ def comparable(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "share": str(row["share"])} for row in found]
 
 
-def test_rows_of_parquet_files_pass_through_a_transform_and_new_files_follow(
-    folders: Folders, spark: SparkSession
-) -> None:
+def test_rows_of_parquet_files_pass_through_a_transform_and_new_files_follow(folders: Folders) -> None:
     tags = pa.array([["x", None]] * 25, pa.list_(pa.string()))
     put_rows(folders.inbox / "a.parquet", pa.table({"id": range(25), "tags": tags}), at=1, group=8)
     replication = folders.replication.changed(
@@ -111,7 +109,7 @@ def test_rows_of_parquet_files_pass_through_a_transform_and_new_files_follow(
     assert (first.records, second.records) == (Counts(25, 24, 1, 0), Counts(1, 1, 0, 0))
     assert ids(folders.out) == [number for number in range(26) if number != 3]
     assert {row["first"] for row in rows(folders.out)} == {"x"}
-    assert spark.read.json(str(folders.out)).count() == 25
+    assert replication.spark.read.json(str(folders.out)).count() == 25
     assert replication.ledger.audit("inbox")["violations"] == []
 
 

@@ -19,6 +19,7 @@ from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.acquire import acquire
+from airflow_provider_ckpt.replication.session_engine import SessionEngine
 from airflow_provider_ckpt.replication.summary import RunSummary
 from tests.chaos.evidence import gather, judge, sink_receipts
 from tests.services.command import CkptCommand, write_pipeline
@@ -82,7 +83,7 @@ def test_the_sink_refuses_the_transactions_of_an_older_epoch(orders: Replication
         newer.close()
 
         with pytest.raises(CkptError, match=f"epoch {first.epoch + 1}") as refused:
-            first.execute(orders.engine(), rounds=True)
+            first.execute(SessionEngine(orders.spark), rounds=True)
 
         assert refused.value.type is ErrorType.FENCED
         orders.ledger.release(first.lease)

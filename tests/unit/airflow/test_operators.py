@@ -324,3 +324,33 @@ def test_dead_letters_of_a_delta_table_are_beside_it() -> None:
         }
     )
     assert dead_letters_at(pipeline) == "the JSON lines under /lake/flights.dead_letters/flights"
+
+
+@pytest.mark.parametrize(
+    ("sink", "queue", "place"),
+    [
+        (
+            {"type": "kafka", "connection": "stream", "topic": "t"},
+            {"topic": "dead"},
+            "topic dead of connection stream",
+        ),
+        ({"type": "delta", "path": "/t"}, {"brokers": "b:9092"}, "topic streamforge-dlq of b:9092"),
+        (
+            {"type": "delta", "path": "/t"},
+            {"sink": "postgres", "connection": "archive"},
+            "table ckpt_dead_letter of connection archive",
+        ),
+        (
+            {"type": "postgres", "connection": "lake", "table": "a.b"},
+            {"sink": "files", "path": "/dead"},
+            "the JSON lines under /dead/orders",
+        ),
+    ],
+)
+def test_a_person_is_told_of_another_place_for_dead_letters(
+    sink: dict[str, str], queue: dict[str, str], place: str
+) -> None:
+    source = {"type": "postgres", "connection": "shop", "table": "orders", "cursor": "id"}
+    pipeline = build({"name": "orders", "source": source, "sink": sink, "dead_letter_queue": queue})
+
+    assert dead_letters_at(pipeline) == place

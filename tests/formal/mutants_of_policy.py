@@ -1,0 +1,91 @@
+"""Defects in the delivery policy and in places for dead letters; most are caught by tests that need no service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.formal.mutant import Mutant
+
+_BOXES = "tests/unit/connectors/test_boxes.py"
+_KEYS = "tests/integration/replication/test_policy_keys.py"
+_ELSEWHERE = "tests/integration/replication/test_letters_elsewhere.py"
+
+OF_POLICY: Sequence[Mutant] = (
+    Mutant(
+        "a batch is claimed whose letters are not kept",
+        "connectors/boxes.py",
+        "                self._keep(task, letters, kept)\n",
+        "",
+        test=f"{_BOXES}::test_letters_are_kept_before_the_claim_and_the_sink_gets_their_number",
+    ),
+    Mutant(
+        "a letter that cannot be kept is dropped after the last try",
+        "connectors/boxes.py",
+        "                if failures > self._retries:\n                    raise",
+        "                if failures > self._retries:\n                    return\n                    raise",
+        test=f"{_BOXES}::test_one_that_cannot_be_kept_at_all_halts_and_nothing_is_claimed",
+    ),
+    Mutant(
+        "what the sink refuses has no letter elsewhere",
+        "connectors/boxes.py",
+        "            letters += content.original(refused)\n",
+        "            content.original(refused)\n",
+        test=f"{_BOXES}::test_what_the_sink_refuses_is_kept_too_and_the_rest_is_claimed_after_that",
+    ),
+    Mutant(
+        "letters of attempts that came to nothing are found",
+        "connectors/postgres/box.py",
+        "AND seq = {{4}}::bigint AND attempt = {{5}}::int AND epoch = {{6}}::bigint",
+        "AND seq = {{4}}::bigint AND {{5}}::int + {{6}}::bigint > 0",
+        test=f"{_ELSEWHERE}::test_what_an_attempt_left_that_came_to_nothing_does_not_count[postgres]",
+    ),
+    Mutant(
+        "the cadence counts what does not move the checkpoint",
+        "core/cadence.py",
+        "return movable >= self.most or (movable >= self.least and seconds >= self.after)",
+        "return waiting >= self.most or (waiting >= self.least and seconds >= self.after)",
+        test="tests/unit/core/test_cadence.py::test_what_the_checkpoint_could_not_move_by_does_not_make_it_due",
+    ),
+    Mutant(
+        "a wave is settled at its end alone",
+        "replication/settlements.py",
+        "        if self._looks and started >= self._look_at:\n",
+        "        if False:\n",
+        test=f"{_KEYS}::test_the_checkpoint_moves_while_a_wave_runs[cadence]",
+    ),
+    Mutant(
+        "what was settled in mid-wave loses its letters' types",
+        "replication/settlements.py",
+        "        if types:  # a receipt has only their number\n",
+        "        if False:\n",
+        test=f"{_KEYS}::test_the_checkpoint_moves_while_a_wave_runs[cadence]",
+    ),
+    Mutant(
+        "Spark executes a task once more, and at most once sends it again",
+        "spark/delivery.py",
+        '        self._refuses = self._pipeline.delivery == "at_most_once" and executed_before()\n',
+        "        self._refuses = False\n",
+        test="tests/unit/spark/test_overrides.py::test_a_task_that_spark_executes_once_more_sends_nothing_at_most_once",
+    ),
+    Mutant(
+        "at most once an outage costs all that follows",
+        "replication/waves.py",
+        "            self._sent(outcomes)\n",
+        "            pass\n",
+        test=f"{_KEYS}::test_at_most_once_an_outage_costs_what_was_being_sent_and_nothing_that_follows",
+    ),
+    Mutant(
+        "a pipeline skips a record at whose error it has to halt",
+        "core/policy.py",
+        "        if default is Action.HALT and chosen in (Action.SKIP_AND_LOG, Action.DEAD_LETTER):\n",
+        "        if default is Action.HALT and chosen is Action.DEAD_LETTER:\n",
+        test="tests/unit/core/test_policy.py::test_no_override_turns_a_halt_into_a_drop_of_a_record",
+    ),
+    Mutant(
+        "a whole batch is dropped for one record that nobody could tell",
+        "core/policy.py",
+        "    if action is Action.SKIP_AND_LOG and not about_records:\n",
+        "    if action is Action.SKIP_AND_LOG:\n",
+        test="tests/unit/core/test_policy.py::test_a_batch_is_not_let_go_for_a_record_that_nobody_could_tell",
+    ),
+)

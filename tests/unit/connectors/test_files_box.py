@@ -1,0 +1,57 @@
+"""Dead letters in a directory of their own: a letter that cannot be written says why, as often as it is tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ckpt.config.load import build
+from airflow_provider_ckpt.connectors.content import DeadLetter
+from airflow_provider_ckpt.connectors.files.box import FilesBox
+from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, IoError
+from airflow_provider_ckpt.core.letters import AttemptKey
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask
+
+TASK = BatchTask(BatchKey(1, "p", 3), Range(0, 10), 2)
+LETTERS = [
+    DeadLetter(position, b"k", b"\xff\x00", ErrorInfo(ErrorType.SINK, "too long", sqlstate="22001"), {"x-error": "é"})
+    for position in (4, 7)
+]
+
+
+def box(path: Path) -> FilesBox:
+    pipeline = build(
+        {
+            "name": "orders",
+            "source": {"type": "postgres", "connection": "c", "table": "t", "cursor": "id"},
+            "sink": {"type": "postgres", "connection": "c", "table": "t"},
+            "dead_letter_queue": {"sink": "files", "path": str(path)},
+        }
+    )
+    return FilesBox(pipeline, None, SinkContext("ledger", "orders", 5))
+
+
+def test_letters_come_back_as_they_were_and_a_longer_list_takes_the_place_of_a_shorter(tmp_path: Path) -> None:
+    kept = box(tmp_path / "dead")
+    kept.check()
+
+    kept.keep(TASK, LETTERS[:1], 0)
+    kept.keep(TASK, LETTERS, 1)
+
+    found = list(kept.letters([AttemptKey(TASK.key, 2, 5)]))
+    assert [item.letter for item in found] == LETTERS
+    assert [file.name for file in tmp_path.rglob("*.jsonl")] == ["3-2-5.jsonl"]
+    assert list(kept.letters([AttemptKey(TASK.key, 1, 5), AttemptKey(TASK.key, 2, 4)])) == []
+
+
+def test_one_that_cannot_be_written_says_why(tmp_path: Path) -> None:
+    kept = box(tmp_path / "dead")
+    kept.check()
+    (tmp_path / "dead" / "orders").touch()
+
+    with pytest.raises(IoError, match=r"cannot keep dead letters under .*/dead: (Not a directory|File exists)\."):
+        kept.keep(TASK, LETTERS, 0)

@@ -1,0 +1,123 @@
+"""A settlement is stored again while the ledger does not take it, and gives up as an error of its own."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from airflow_provider_ckpt.config.load import build
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import (
+    ErrorType,
+    LedgerUnavailableError,
+    OffsetCommitError,
+    SinkError,
+    StaleEpochError,
+)
+from airflow_provider_ckpt.ledger.records import Settlement
+from airflow_provider_ckpt.replication.run import Run
+from airflow_provider_ckpt.replication.settlements import Settlements
+
+BUSY = LedgerUnavailableError("the ledger is locked.", recoverable=True)
+
+
+class Stub:
+    """A run whose ledger fails as often as it is told to."""
+
+    def __init__(self, *errors: Exception, sink: str = "postgres", **strategy: Any) -> None:
+        self.errors = list(errors)
+        self.calls: list[dict[str, Any]] = []
+        self.looks = 0
+        target = {"connection": "c", "table": "t"} if sink == "postgres" else {"path": "/t"}
+        self.pipeline = build(
+            {
+                "name": "orders",
+                "source": {"type": "postgres", "connection": "c", "table": "t", "cursor": "id"},
+                "sink": {"type": sink, **target},
+                "commit_strategy": {"commit_timeout_ms": 250, **strategy},
+            }
+        )
+        self.ledger = SimpleNamespace(settle=self._settle, partitions=lambda _: {})
+        self.sink = SimpleNamespace(receipts=self._receipts)
+        self.lease = self.window = None
+
+    def check(self) -> None:
+        """The lease is held."""
+
+    def _settle(self, *_: Any, **given: Any) -> Settlement:
+        self.calls.append(given)
+        if self.errors:
+            raise self.errors.pop(0)
+        return Settlement([], {}, None, None, {})
+
+    def _receipts(self, _: Any) -> Any:
+        self.looks += 1
+        raise SinkError("unreachable for a moment")
+
+
+def settlements(run: Stub) -> Settlements:
+    return Settlements(cast("Run", run), unit=lambda: 0.0)
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that were made, none of which takes time."""
+    found: list[float] = []
+    monkeypatch.setattr("time.sleep", found.append)
+    return found
+
+
+def test_a_settlement_is_tried_again_with_the_policys_delays(pauses: list[float]) -> None:
+    run = Stub(BUSY, BUSY)
+
+    settlements(run).settle([])
+
+    assert pauses == [0.1, 0.2]
+    assert [call["patience"] for call in run.calls] == [timedelta(milliseconds=250)] * 3
+
+
+def test_one_that_is_never_stored_is_an_error_of_committing() -> None:
+    with pytest.raises(OffsetCommitError, match="could not be settled in 3 attempts: the ledger is locked") as caught:
+        settlements(Stub(BUSY, BUSY, BUSY)).settle([])
+
+    assert caught.value.info.type is ErrorType.OFFSET_COMMIT
+
+
+@pytest.mark.parametrize("error", [LedgerUnavailableError("at another revision"), StaleEpochError("epoch 4 holds it")])
+def test_what_time_does_not_mend_is_not_tried_again(error: Exception) -> None:
+    run = Stub(error)
+
+    with pytest.raises(type(error)):
+        settlements(run).settle([])
+
+    assert len(run.calls) == 1
+
+
+def test_a_sink_that_cannot_be_asked_in_between_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    run = Stub()
+    watching = settlements(run)
+    watching.opened([BatchKey(1, "p", 0)])
+
+    for _ in range(5):
+        watching.look()
+
+    assert run.looks > 0
+    assert run.calls == []
+
+
+def test_nobody_looks_for_receipts_where_a_wave_is_committed_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    run = Stub(sink="delta")
+    watching = settlements(run)
+    watching.opened([BatchKey(1, "p", 0)])
+
+    for _ in range(5):
+        watching.look()
+
+    assert run.looks == 0

@@ -1,0 +1,76 @@
+"""What ``error_policy`` says of single records, and that nothing is sent twice where at most once is asked for."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ckpt.connectors.content import DeadLetter
+from airflow_provider_ckpt.connectors.protocols import POSITION, Shape, SinkContext
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
+from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.policy import Policy
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.spark import delivery
+from airflow_provider_ckpt.spark.delivery import Lane
+from airflow_provider_ckpt.spark.gathering import Gathered
+from airflow_provider_ckpt.spark.job import Job
+from airflow_provider_ckpt.spark.overrides import RecordError, letters_left
+
+TASK = BatchTask(BatchKey(1, "p", 3), Range(0, 10), 1)
+MISSING = ErrorInfo(ErrorType.JSON_PATH_NOT_FOUND, "no email")
+WRONG = ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, "no JSON")
+LETTERS = [DeadLetter(4, None, b"{}", MISSING), DeadLetter(4, None, b"{", WRONG), DeadLetter(6, None, b"{}", MISSING)]
+
+
+def test_without_overrides_every_letter_remains_one() -> None:
+    assert letters_left(LETTERS, TASK, Policy()) is LETTERS
+
+
+def test_what_is_skipped_leaves_no_letter_and_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        left = letters_left(LETTERS, TASK, Policy(overrides={MISSING.type: Action.SKIP_AND_LOG}))
+
+    assert left == [LETTERS[1]]
+    assert caplog.messages == [
+        "p#3: 2 records are skipped, as error_policy says; the first, position 4: [JsonPathNotFound] no email"
+    ]
+
+
+@pytest.mark.parametrize("action", [Action.HALT, Action.RETRY])
+def test_what_halts_or_is_retried_fails_its_batch_and_says_where(action: Action) -> None:
+    with pytest.raises(RecordError) as caught:
+        letters_left(LETTERS, TASK, Policy(overrides={WRONG.type: action}))
+
+    assert caught.value.info == ErrorInfo(WRONG.type, "position 4: no JSON")
+
+
+@pytest.mark.parametrize(("guarantee", "sent"), [("at_most_once", False), ("at_least_once", True)])
+def test_a_task_that_spark_executes_once_more_sends_nothing_at_most_once(
+    guarantee: str, sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = {
+        "name": "orders",
+        "source": {"type": "postgres", "connection": "c", "table": "t", "cursor": "id"},
+        "sink": {"type": "postgres", "connection": "c", "table": "t"},
+        "delivery": guarantee,
+    }
+    opened: list[str] = []
+
+    def writer(_: Job) -> object:
+        opened.append("writer")
+        raise ConnectionError("not here")
+
+    monkeypatch.setattr(delivery, "executed_before", lambda: True)
+    monkeypatch.setattr(Job, "writer", writer)
+    job = Job(document, SinkContext("ledger", "orders", 1), Shape(False, [("id", "bigint")]), {})
+
+    outcome = Lane(job, transformed=False).deliver(TASK, Gathered(pa.table({POSITION: [1], "id": [1]}), 1))
+
+    assert outcome.outcome is AttemptOutcome.FAILED
+    assert opened == (["writer"] if sent else [])
+    assert outcome.error is not None
+    assert ("nothing of it is sent again" in outcome.error.message) is not sent

@@ -1,0 +1,102 @@
+"""What lanes ask of the driver, which batches are done again for it, and tracebacks without secrets."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
+from airflow_provider_ckpt.core.errors import ErrorType, SourceError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.traces import TRACES, Question, again, told_apart
+
+NOT_ATTEMPTED, DELIVERED = AttemptOutcome.NOT_ATTEMPTED, AttemptOutcome.DELIVERED
+
+
+def task(seq: int, partition: str = "p") -> BatchTask:
+    return BatchTask(BatchKey(1, partition, seq), Range(seq, seq + 1), 1, detail={"path": "x"})
+
+
+def outcome(of: BatchTask, kind: AttemptOutcome) -> Outcome:
+    return Outcome(of.key, of.attempt, kind)
+
+
+def rejected(records: int) -> pa.Table:
+    return pa.table(
+        {
+            POSITION: pa.array(range(records), pa.int64()),
+            c.VERDICT: ["TransformEvaluation"] * records,
+            c.MESSAGE: ["select n failed"] * records,
+            c.ORIGINAL: [{"value": b"\xff\x00"}] * records,
+        }
+    )
+
+
+def test_questions_and_outcomes_travel_together_and_are_told_apart() -> None:
+    asked, done = Question.about(task(1), rejected(2)), outcome(task(0), DELIVERED)
+
+    outcomes, (question,) = told_apart([json.dumps(done.to_json()), json.dumps(asked.to_json())])
+
+    assert outcomes == [done]
+    assert question.key == task(1).key
+    assert question.records.column(c.ORIGINAL).to_pylist() == [{"value": b"\xff\x00"}] * 2
+
+
+def test_a_hundred_records_of_a_batch_are_evaluated_and_no_more() -> None:
+    assert Question.about(task(1), rejected(250)).records.num_rows == 100
+
+
+@pytest.mark.parametrize(("pinned", "done_again"), [(True, [1, 2, 3]), (False, [1])])
+def test_what_was_put_off_is_done_again_and_in_order_with_what_waited_for_it(
+    pinned: bool, done_again: list[int]
+) -> None:
+    tasks = [task(seq) for seq in range(4)]
+    other = task(0, "q")
+    outcomes = [
+        outcome(tasks[0], DELIVERED),
+        outcome(tasks[2], NOT_ATTEMPTED),
+        outcome(tasks[3], NOT_ATTEMPTED),
+        outcome(other, NOT_ATTEMPTED),
+    ]
+
+    rest, stand = again(Wave(7, [tasks, [other]], 10.0), outcomes, {tasks[1].key: {"5": "[X] no"}}, pinned=pinned)
+
+    assert [[item.key.seq for item in lane] for lane in rest.lanes] == [done_again]
+    assert rest.lanes[0][0].detail == {"path": "x", TRACES: {"5": "[X] no"}}
+    assert {item.key for item in stand} | {item.key for item in rest.tasks} == {*(t.key for t in tasks), other.key}
+    assert (rest.number, rest.seconds) == (7, 10.0)
+
+
+def test_a_traceback_has_the_frames_and_no_word_of_the_cause() -> None:
+    said = "password=hunter2"
+    with pytest.raises(SourceError) as caught:
+        _fail_by(ValueError(said))
+
+    info = info_of(caught.value, traced=True)
+
+    assert info_of(caught.value, traced=False).trace is None
+    assert info.trace is not None
+    assert info.trace.startswith("Traceback (most recent call last):\n")
+    assert info.trace.endswith("SourceError: it cannot be read.")
+    assert "ValueError" in info.trace
+    assert "test_traces.py" in info.trace
+    assert said not in info.trace
+
+
+def _fail_by(cause: Exception) -> None:
+    try:
+        raise cause
+    except type(cause) as error:
+        raise SourceError("it cannot be read.") from error
+
+
+def test_an_error_that_nothing_foresaw_halts_with_its_type() -> None:
+    info = info_of(ZeroDivisionError("by zero"), traced=False)
+
+    assert (info.type, info.message) == (ErrorType.GENERIC, "ZeroDivisionError: by zero")
