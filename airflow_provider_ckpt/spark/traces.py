@@ -10,6 +10,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ TRACES = "traces"
 
 _ASKS = "asks"
 _SPARKS_OWN = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n\s*at |\n\s*(?:JVM|Driver) stacktrace|\Z)", re.DOTALL)
+_UNFIT = (ValueError, TypeError, OverflowError, NotImplementedError)
+"""What Python and Arrow raise of a value that they cannot hand to Spark: then there is no trace, and no harm."""
+
 _MOST = 100
 """Records of one batch that are evaluated: each is a Spark job."""
 
@@ -113,7 +117,9 @@ def answer(spark: SparkSession, job: Job, question: Question, schema: StructType
     for number in range(question.records.num_rows):
         record = question.records.slice(number, 1)
         kind = ErrorType(record.column(c.VERDICT)[0].as_py())
-        text = _said(_evaluated(spark, job, record, kind, schema))
+        text = None
+        with suppress(*_UNFIT):
+            text = _said(_evaluated(spark, job, record, kind, schema))
         if text:
             said[str(record.column(POSITION)[0].as_py())] = text
     return said
