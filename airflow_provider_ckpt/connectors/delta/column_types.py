@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +45,18 @@ def misfits(table: DeltaTable, schema: pa.Schema) -> list[str]:
         if has.get(name, gets[name]) != gets[name]
     ]
     return problems
+
+
+def schema_text(schema: pa.Schema) -> str:
+    """An Arrow schema as JSON can carry it; :func:`schema_of` is its inverse."""
+    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+
+
+def schema_of(text: str) -> pa.Schema:
+    """The schema that :func:`schema_text` wrote down."""
+    import pyarrow as pa
+
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
 def misfit_error(path: Path, problems: Sequence[str]) -> ConfigError:
