@@ -128,16 +128,16 @@ class Transform(Part):
 class Sink(Part):
     """Where records go.
 
-    :param type: ``postgres``, ``delta`` or ``kafka``
+    :param type: ``postgres``, ``delta``, ``iceberg`` or ``kafka``
     :param connection: Airflow connection id
-    :param table: ``schema.table`` or ``table`` (postgres)
+    :param table: ``schema.table`` or ``table`` (postgres); ``namespace.table`` (iceberg)
     :param path: the table's directory (delta)
     :param topic: the topic's name (kafka)
     :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
     :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
     """
 
-    type: Literal["postgres", "delta", "kafka"]
+    type: Literal["postgres", "delta", "iceberg", "kafka"]
     connection: str | None = None
     table: str | None = None
     path: str | None = None
@@ -147,7 +147,15 @@ class Sink(Part):
 
     @model_validator(mode="after")
     def _needs(self) -> Self:
-        _require(self, {"postgres": ("connection", "table"), "delta": ("path",), "kafka": ("connection", "topic")})
+        needs = {
+            "postgres": ("connection", "table"),
+            "delta": ("path",),
+            "iceberg": ("connection", "table"),
+            "kafka": ("connection", "topic"),
+        }
+        _require(self, needs)
+        if self.type == "iceberg" and not all((self.table or "").partition(".")):
+            raise ValueError("the table of an iceberg sink is namespace.table")
         if self.mode == "upsert" and not self.key:
             raise ValueError("mode: upsert needs key, the columns that identify a row")
         if self.mode == "upsert" and self.type != "postgres":

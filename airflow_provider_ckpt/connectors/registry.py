@@ -33,13 +33,18 @@ _SINKS = {
     "postgres": ("postgres.sink", "PostgresSink"),
     "delta": ("delta.sink", "DeltaSink"),
     "kafka": ("kafka.sink", "KafkaSink"),
+    "iceberg": ("iceberg.sink", "IcebergSink"),
 }
 _WRITERS = {
     "postgres": ("postgres.writer", "PostgresWriter"),
     "delta": ("delta.writer", "DeltaWriter"),
     "kafka": ("kafka.writer", "KafkaWriter"),
+    "iceberg": ("iceberg.writer", "IcebergWriter"),
 }
-_COMMITTERS = {"delta": ("delta.committer", "DeltaCommitter")}
+_COMMITTERS = {
+    "delta": ("delta.committer", "DeltaCommitter"),
+    "iceberg": ("iceberg.committer", "IcebergCommitter"),
+}
 
 
 def _load(module: str, name: str) -> Any:

@@ -6,9 +6,7 @@ once a wave (``committer.py``). What makes that exactly once is told in ``two_ph
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.content import KeptLetter
@@ -16,7 +14,7 @@ from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.fence import fence
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
-from airflow_provider_ckpt.connectors.files.local import local_path
+from airflow_provider_ckpt.connectors.files.local import check_writable, local_path
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
@@ -44,7 +42,7 @@ class DeltaSink:
         """Fail clearly if the table cannot be written, or the path holds something else."""
         path = self._layout.table
         for place in (path, self._layout.letters.directory):
-            _check_writable(place)
+            check_writable(place, "sink.path")
         table = delta_table.load(path)
         if table is not None:
             delta_table.refuse_unsupported(table, path)
@@ -109,11 +107,3 @@ class DeltaSink:
 
     def _version(self) -> DeltaVersion:
         return DeltaVersion(self._layout, delta_table.load(self._layout.table))
-
-
-def _check_writable(path: Path) -> None:
-    place = next(directory for directory in (path, *path.parents) if directory.exists())
-    if not place.is_dir():
-        raise ConfigError(f"sink.path: {place} is a file, not a directory.", hint="Correct sink.path.")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise ConfigError(f"sink.path: {place} may not be written by this user.", hint="Grant write access to it.")

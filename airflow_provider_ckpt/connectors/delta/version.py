@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.delta import table as delta_table
-from airflow_provider_ckpt.connectors.delta.column_types import misfit_error, misfits, schema_of
+from airflow_provider_ckpt.connectors.delta.column_types import misfits, schema_of
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
+from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
 from airflow_provider_ckpt.connectors.two_phase.staged import Staged
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.errors import SinkError
@@ -50,7 +51,7 @@ class DeltaVersion(TableVersion):
             return
         problems = misfits(self.table, schema_of(staged.schema))
         if problems:
-            raise misfit_error(self.layout.table, problems)
+            raise misfit_error(f"the Delta table {self.layout.table}", problems)
 
     def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> None:
         """See :meth:`TableVersion.commit`."""

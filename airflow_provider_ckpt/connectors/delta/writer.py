@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.delta import table as delta_table
-from airflow_provider_ckpt.connectors.delta.column_types import for_delta, misfit_error, misfits, schema_text
+from airflow_provider_ckpt.connectors.delta.column_types import for_delta, misfits, schema_text
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.stats import statistics
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
@@ -23,6 +23,7 @@ from airflow_provider_ckpt.connectors.files.local import (
     sync_file,
 )
 from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
 from airflow_provider_ckpt.connectors.two_phase.layout import new_stem
 from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, Written
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -54,7 +55,7 @@ class DeltaWriter(TableWriter[DeltaVersion]):
         if version.table is not None and rows.num_rows:
             problems = misfits(version.table, rows.schema.remove(rows.schema.get_field_index(POSITION)))
             if problems:
-                raise misfit_error(self._layout.table, problems)
+                raise misfit_error(f"the Delta table {self._layout.table}", problems)
         return rows
 
     def _required(self, version: DeltaVersion) -> Iterable[str]:
@@ -66,7 +67,7 @@ class DeltaWriter(TableWriter[DeltaVersion]):
         schema = schema_text(rows.schema)
         if not rows.num_rows:
             return Written(schema=schema)
-        path = self._layout.table / f"{new_stem(task.key, task.attempt, self._context.epoch)}.parquet"
+        path = version.layout.table / f"{new_stem(task.key, task.attempt, self._context.epoch)}.parquet"
         written.append(path)
         try:
             make_directory(path.parent)

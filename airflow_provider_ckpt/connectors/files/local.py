@@ -54,6 +54,19 @@ def io_error(error: OSError, doing: str) -> IoError:
     )
 
 
+def check_writable(path: Path, whose: str) -> None:
+    """Fail if a directory, or the one that it would be created in, may not be written.
+
+    :param whose: what names it, for the message
+    :raises ConfigError: naming it
+    """
+    place = next(directory for directory in (path, *path.parents) if directory.exists())
+    if not place.is_dir():
+        raise ConfigError(f"{whose}: {place} is a file, not a directory.", hint=f"Correct {whose}.")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ConfigError(f"{whose}: {place} may not be written by this user.", hint="Grant write access to it.")
+
+
 def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:
     """Write a file so that it survives a power cut once this returns; a failed write leaves no file behind.
 

@@ -1,0 +1,137 @@
+"""Data files of an Iceberg table: rows split by partition, each part written durably with the statistics of its footer.
+
+What a lane writes is described as JSON, so that the commit need not open the file again.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow_provider_ckpt.connectors.files.local import make_directory, sync_directory, sync_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import PrimitiveType
+
+_BOUNDS = ("lower_bounds", "upper_bounds")
+_BY_FIELD = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+
+
+def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[list[Any], pa.Table]]:
+    """The rows of each partition, in their order, and the partition's values.
+
+    Transforms are applied to distinct values, by the library's own plain functions, which exist for every transform.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    if spec.is_unpartitioned() or not rows.num_rows:
+        yield [], rows
+        return
+    values: list[list[Any]] = []
+    codes: list[Any] = []
+    for field in spec.fields:
+        column = rows.column(schema.find_column_name(field.source_id) or field.name).combine_chunks()
+        encoded = _physical(column).dictionary_encode(null_encoding="encode")
+        transform = field.transform.transform(schema.find_type(field.source_id))
+        results = [transform(value) for value in encoded.dictionary.to_pylist()]
+        values.append(list(dict.fromkeys(results)))
+        numbers = np.array([values[-1].index(result) for result in results])
+        codes.append(numbers[encoded.indices.to_numpy(zero_copy_only=False)])
+    groups, members = np.unique(np.stack(codes), axis=1, return_inverse=True)
+    for number, group in enumerate(groups.T):
+        rows_of_it = np.flatnonzero(members.reshape(-1) == number)
+        yield [known[code] for known, code in zip(values, group, strict=True)], rows.take(pa.array(rows_of_it))
+
+
+def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Write rows durably, and describe the file.
+
+    :param schema: of the rows; its field ids go into the file
+    :param properties: the table's, which say what statistics it wants
+    :raises OSError: if the file system fails
+    """
+    import pyarrow.parquet as pq
+    from pyiceberg.io.pyarrow import (
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+        schema_to_pyarrow,
+    )
+
+    target = schema_to_pyarrow(schema)
+    make_directory(path.parent)
+    pq.write_table(
+        rows.select(target.names).cast(target),
+        path,
+        compression="zstd",
+        store_schema=False,
+        store_decimal_as_integer=True,
+    )
+    sync_file(path)
+    sync_directory(path.parent)
+    found = data_file_statistics_from_parquet_metadata(
+        pq.read_metadata(path), compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
+    ).to_serialized_dict()
+    for name in _BOUNDS:
+        found[name] = {key: base64.b64encode(value).decode() for key, value in found[name].items()}
+    return {"size": path.stat().st_size, "statistics": found}
+
+
+def partition_texts(values: Sequence[Any], spec: PartitionSpec, schema: Schema) -> list[str | None]:
+    """A partition's values as JSON can carry them; :func:`data_file` reads them back."""
+    from pyiceberg.conversions import to_bytes
+
+    return [
+        None if value is None else base64.b64encode(to_bytes(kind, value)).decode()
+        for kind, value in zip(_kinds(spec, schema), values, strict=True)
+    ]
+
+
+def data_file(described: Mapping[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
+    """The manifest's entry of a file that a lane described."""
+    from pyiceberg.conversions import from_bytes
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    statistics = dict(described["statistics"])
+    for name in _BY_FIELD:
+        statistics[name] = {int(key): value for key, value in statistics[name].items()}
+    for name in _BOUNDS:
+        statistics[name] = {int(key): base64.b64decode(value) for key, value in statistics[name].items()}
+    values = [
+        None if text is None else from_bytes(kind, base64.b64decode(text))
+        for kind, text in zip(_kinds(spec, schema), described["partition"], strict=True)
+    ]
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=described["location"],
+        file_format=FileFormat.PARQUET,
+        partition=Record(*values),
+        file_size_in_bytes=described["size"],
+        sort_order_id=None,
+        spec_id=spec.spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics,
+    )
+
+
+def _kinds(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
+    """The types of a partition's values; transforms yield nothing nested."""
+    return [cast("PrimitiveType", field.field_type) for field in spec.partition_type(schema).fields]
+
+
+def _physical(column: pa.Array) -> pa.Array:
+    """Dates and instants as the integers that transforms work on."""
+    import pyarrow as pa
+
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32())
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column

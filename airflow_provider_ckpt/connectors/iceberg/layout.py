@@ -1,0 +1,33 @@
+"""What is the iceberg sink's own beside the shared layout: the two table properties of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from airflow_provider_ckpt.connectors.two_phase.layout import Layout
+
+_PREFIX = "ckpt:"
+_EPOCH = ":epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergLayout(Layout):
+    """Paths and property names of one pipeline of one ledger at one Iceberg table."""
+
+    @property
+    def epoch_property(self) -> str:
+        """The property that holds the epoch; every commit of ours sets it."""
+        return f"{_PREFIX}{self.ledger}:{self.pipeline}{_EPOCH}"
+
+    @property
+    def head_property(self) -> str:
+        """The property that holds the number of the newest receipt node."""
+        return f"{_PREFIX}{self.ledger}:{self.pipeline}:receipts"
+
+
+def ledgers(properties: Iterable[str], pipeline: str) -> frozenset[str]:
+    """Every ledger that ever fenced a pipeline at the table that has these properties."""
+    end = f":{pipeline}{_EPOCH}"
+    found = (name for name in properties if name.startswith(_PREFIX) and name.endswith(end))
+    return frozenset(name[len(_PREFIX) : -len(end)] for name in found)
