@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
 from airflow_provider_ckpt.connectors.iceberg.durable import DurableFileIO
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
@@ -84,7 +85,8 @@ class TestInterruptions:
         """The answer is an error, the table looks unchanged, and then the first request gets through after all."""
         run = Run(lake).fence()
         run.send(0)
-        real, pending = SqlCatalog.commit_table, []
+        real = SqlCatalog.commit_table
+        pending: list[Any] = []
 
         def late(*arguments: Any) -> Any:
             if not pending:
@@ -127,6 +129,33 @@ class TestInterruptions:
         assert len(orphans) == 1  # its fate was unknown
         assert again.outcome is AttemptOutcome.DELIVERED
         assert ids(lake) == expected(0, 1)
+
+    def test_files_of_a_commit_that_may_still_come_are_kept(
+        self, lake: IcebergService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The answer is lost, somebody alters the table so that rows do not fit, and the request gets through."""
+        run = Run(lake).fence()
+        run.send(0)
+        real = SqlCatalog.commit_table
+        requests: list[Any] = []
+
+        def lost(*arguments: Any) -> Any:
+            requests.append(arguments)
+            patch.setattr(SqlCatalog, "commit_table", real)
+            table = lake.table(TABLE)
+            assert table is not None
+            with table.update_schema() as update:
+                update.rename_column("id", "key")
+            raise CommitStateUnknownException("timed out")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SqlCatalog, "commit_table", lost)
+            (outcome,) = run.send(1)
+        real(*requests[0])
+
+        assert outcome.outcome is AttemptOutcome.FAILED
+        assert run.receipted == [0, 1]
+        assert data_files(lake) == known_files(lake)
 
     def test_committing_the_same_outcomes_twice_commits_once(self, lake: IcebergService) -> None:
         run = Run(lake).fence()
@@ -240,6 +269,30 @@ class TestRaces:
         assert outcome.error is not None
         assert "id is not in the table" in outcome.error.message
         assert data_files(lake) == known_files(lake)
+
+    def test_a_table_that_is_made_anew_meanwhile_takes_no_rows_of_ours(
+        self, lake: IcebergService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = Run(lake).fence()
+        staged = run.stage(0)
+
+        def replace() -> None:
+            with lake.catalog() as catalog:
+                old = catalog.load_table(TABLE)
+                catalog.drop_table(TABLE)
+                new = catalog.create_table(TABLE, old.schema())
+                head = old.current_snapshot()
+                assert head is not None
+                main = SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=head.snapshot_id)
+                updates = (AddSnapshotUpdate(snapshot=head), main)
+                new.catalog.commit_table(new, (), updates)  # even one that looks the same
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SqlCatalog, "commit_table", before(SqlCatalog.commit_table, once(replace)))
+            (outcome,) = run.committer.commit(staged)
+
+        assert outcome.outcome is AttemptOutcome.FAILED
+        assert ids(lake) == []
 
     def test_a_table_that_is_never_quiet_fails_the_batch_in_the_end(
         self, lake: IcebergService, monkeypatch: pytest.MonkeyPatch
