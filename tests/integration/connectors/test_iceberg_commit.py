@@ -10,9 +10,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
+from airflow_provider_ckpt.connectors.iceberg import fence
 from airflow_provider_ckpt.connectors.iceberg.durable import DurableFileIO
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
-from airflow_provider_ckpt.connectors.two_phase import receipts
+from airflow_provider_ckpt.connectors.two_phase import committer, receipts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import SinkError
 from tests.integration.connectors.delta_support import Killed, after, before, expected, kill, once
@@ -283,7 +284,9 @@ class TestRaces:
                 new = catalog.create_table(TABLE, old.schema())
                 head = old.current_snapshot()
                 assert head is not None
-                main = SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=head.snapshot_id)
+                main = SetSnapshotRefUpdate.model_validate(
+                    {"ref-name": "main", "type": "branch", "snapshot-id": head.snapshot_id}
+                )
                 updates = (AddSnapshotUpdate(snapshot=head), main)
                 new.catalog.commit_table(new, (), updates)  # even one that looks the same
 
@@ -297,6 +300,8 @@ class TestRaces:
     def test_a_table_that_is_never_quiet_fails_the_batch_in_the_end(
         self, lake: IcebergService, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(committer, "TRIES", 3)
+        monkeypatch.setattr(fence, "TRIES", 3)
         run = Run(lake).fence()
         run.send(0)
         real = SqlCatalog.commit_table

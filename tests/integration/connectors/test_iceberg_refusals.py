@@ -136,7 +136,9 @@ class TestCatalogs:
 
     def test_a_catalog_that_does_not_answer_fails_the_sink_as_a_whole_without_telling_secrets(self) -> None:
         with pytest.raises(SinkError, match="cannot open the Iceberg catalog") as raised:
-            sink(uri="http://127.0.0.1:9/me:s3cret/", token="t0ken").check()
+            sink(
+                uri="http://127.0.0.1:9/me:s3cret/", token="t0ken", **{"oauth2-server-uri": "http://127.0.0.1:9/"}
+            ).check()
 
         assert raised.value.whole
         assert "s3cret" not in str(raised.value)
