@@ -143,4 +143,18 @@ OF_SINKS: Sequence[Mutant] = (
         "            if True:\n",
         test=f"{_ICEBERG_COMMIT}::TestInterruptions::test_files_of_a_commit_that_may_still_come_are_kept",
     ),
+    Mutant(
+        "iceberg: a running epoch's files are swept away",
+        "connectors/iceberg/orphans.py",
+        "first <= int(directory.name) < end:",
+        "first <= int(directory.name) <= end:",
+        test=f"{_ICEBERG_COMMIT}::TestOrphans::test_a_fence_removes_what_older_epochs_staged_and_never_committed",
+    ),
+    Mutant(
+        "iceberg: the sweep stops at the newest receipts",
+        "connectors/two_phase/receipts.py",
+        "            if all(entry.receipt.epoch < since for entry in node.entries):\n",
+        "            if names:\n",
+        test=f"{_ICEBERG_COMMIT}::TestOrphans::test_a_file_that_was_committed_is_never_an_orphan",
+    ),
 )

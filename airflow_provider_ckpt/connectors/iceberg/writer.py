@@ -71,8 +71,9 @@ class IcebergWriter(TableWriter[IcebergVersion]):
             return Written(schema=text)
         stem, spec = new_stem(task.key, task.attempt, self._context.epoch), table.spec()
         files = []
+        place = f"{version.layout.staging}/{self._context.epoch}"
         for number, (values, part) in enumerate(data_file.split(rows, spec, schema)):
-            location = table.location_provider().new_data_location(f"{stem}-{number}.parquet")
+            location = table.location_provider().new_data_location(f"{place}/{stem}-{number}.parquet")
             path = local_place(location, self._address.name)
             written.append(path)
             try:
