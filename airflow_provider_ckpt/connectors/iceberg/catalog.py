@@ -87,7 +87,7 @@ class CatalogAddress:
         message = f"cannot {doing}: {self._plain(error)}."
         if type(error).__name__ in _FORBIDDEN:
             return SinkError(message, whole=True, hint="Correct the connection's secrets, or what they may do.")
-        if isinstance(error, ValueError):
+        if isinstance(error, ValueError | NotImplementedError):
             return SinkError(message)
         return SinkError(message, recoverable=True, whole=True)
 
@@ -110,7 +110,7 @@ def failures() -> tuple[type[Exception], ...]:
 
     own = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     below = sys.modules.get("sqlalchemy.exc")
-    return (*own, OSError, ValueError, *([below.SQLAlchemyError] if below is not None else []))
+    return (*own, OSError, ValueError, NotImplementedError, *([below.SQLAlchemyError] if below is not None else []))
 
 
 def _text(value: object) -> str:

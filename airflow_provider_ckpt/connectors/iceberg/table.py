@@ -62,12 +62,15 @@ class TableAddress:
 
         So a fence can be committed before anybody knows what the rows will be like.
         """
+        from pyiceberg.exceptions import NoSuchNamespaceError
         from pyiceberg.schema import Schema
 
         try:
-            namespace, _, _ = self.name.rpartition(".")
-            self.catalog.create_namespace_if_not_exists(namespace)
-            self.catalog.create_table(self.name, Schema(), properties=_NEW_TABLE)
+            try:
+                self.catalog.create_table(self.name, Schema(), properties=_NEW_TABLE)
+            except NoSuchNamespaceError:
+                self.catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
+                self.catalog.create_table(self.name, Schema(), properties=_NEW_TABLE)
         except failures() as error:
             if (table := self.load()) is not None:
                 return table  # somebody else was faster
