@@ -128,7 +128,7 @@ class Transform(Part):
 class Sink(Part):
     """Where records go.
 
-    :param type: ``postgres``, ``delta``, ``iceberg`` or ``kafka``
+    :param type: ``postgres``, ``delta``, ``kafka`` or ``iceberg``
     :param connection: Airflow connection id
     :param table: ``schema.table`` or ``table`` (postgres); ``namespace.table`` (iceberg)
     :param path: the table's directory (delta)
@@ -137,7 +137,7 @@ class Sink(Part):
     :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
     """
 
-    type: Literal["postgres", "delta", "iceberg", "kafka"]
+    type: Literal["postgres", "delta", "kafka", "iceberg"]
     connection: str | None = None
     table: str | None = None
     path: str | None = None
@@ -150,8 +150,8 @@ class Sink(Part):
         needs = {
             "postgres": ("connection", "table"),
             "delta": ("path",),
-            "iceberg": ("connection", "table"),
             "kafka": ("connection", "topic"),
+            "iceberg": ("connection", "table"),
         }
         _require(self, needs)
         if self.type == "iceberg" and not all((self.table or "").partition(".")):

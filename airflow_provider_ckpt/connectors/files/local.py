@@ -43,6 +43,19 @@ def unescape(component: str) -> str:
     return unquote(component)
 
 
+def check_writable(path: Path, key: str) -> None:
+    """Fail clearly if a directory cannot be made or written.
+
+    :param key: the pipeline's key, for the message
+    :raises ConfigError: saying why
+    """
+    place = next(directory for directory in (path, *path.parents) if directory.exists())
+    if not place.is_dir():
+        raise ConfigError(f"{key}: {place} is a file, not a directory.", hint=f"Correct {key}.")
+    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"{key}: {place} may not be written by this user.", hint="Grant write access to it.")
+
+
 def io_error(error: OSError, doing: str) -> IoError:
     """An ``OSError`` as ours; a full or broken disk fails the sink or source as a whole.
 
@@ -52,19 +65,6 @@ def io_error(error: OSError, doing: str) -> IoError:
     return IoError(
         f"cannot {doing}: {os.strerror(error.errno) if error.errno else error}.", whole=error.errno in _WHOLE, hint=hint
     )
-
-
-def check_writable(path: Path, whose: str) -> None:
-    """Fail if a directory, or the one that it would be created in, may not be written.
-
-    :param whose: what names it, for the message
-    :raises ConfigError: naming it
-    """
-    place = next(directory for directory in (path, *path.parents) if directory.exists())
-    if not place.is_dir():
-        raise ConfigError(f"{whose}: {place} is a file, not a directory.", hint=f"Correct {whose}.")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise ConfigError(f"{whose}: {place} may not be written by this user.", hint="Grant write access to it.")
 
 
 def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:

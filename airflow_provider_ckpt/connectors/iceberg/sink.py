@@ -43,7 +43,7 @@ class IcebergSink:
         if version is not None:
             refuse_unsupported(version.table)
             for place in (version.layout.table, version.layout.letters.directory):
-                check_writable(place, f"the Iceberg table {self._address.name}")
+                check_writable(place, "sink.table")
             return
         warehouse = self._address.catalog.properties.get("warehouse")
         if warehouse and "://" in warehouse:
