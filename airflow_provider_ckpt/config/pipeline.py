@@ -135,6 +135,7 @@ class Sink(Part):
     :param topic: the topic's name (kafka)
     :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
     :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
+    :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns`` (delta, iceberg)
     """
 
     type: Literal["postgres", "delta", "kafka", "iceberg"]
@@ -144,6 +145,7 @@ class Sink(Part):
     topic: str | None = None
     mode: Literal["append", "upsert"] = "append"
     key: tuple[str, ...] = ()
+    schema_evolution: Literal["refuse", "add_columns"] = "refuse"
 
     @model_validator(mode="after")
     def _needs(self) -> Self:
@@ -160,7 +162,14 @@ class Sink(Part):
             raise ValueError("mode: upsert needs key, the columns that identify a row")
         if self.mode == "upsert" and self.type != "postgres":
             raise ValueError(f"mode: upsert is not supported by the {self.type} sink; use append")
+        if self.grows and self.type not in ("delta", "iceberg"):
+            raise ValueError(f"schema_evolution: add_columns is not supported by the {self.type} sink; use refuse")
         return self
+
+    @property
+    def grows(self) -> bool:
+        """Whether the table gets the columns that rows have and it has not."""
+        return self.schema_evolution == "add_columns"
 
 
 class Lease(Part):

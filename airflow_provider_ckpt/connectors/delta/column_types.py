@@ -21,11 +21,16 @@ def for_delta(rows: pa.Table) -> pa.Table:
     return storable(rows, "a Delta table")
 
 
-def misfits(table: DeltaTable, schema: pa.Schema) -> list[str]:
-    """How rows of a schema do not fit the table, column by column; empty if they do."""
+def misfits(table: DeltaTable, schema: pa.Schema, *, may_lack: bool = False, may_add: bool = False) -> list[str]:
+    """How rows of a schema do not fit the table, column by column; empty if they do.
+
+    :param may_lack: whether they may be without columns that may be null
+    :param may_add: whether they may have columns that the table has not
+    """
     from deltalake import Schema
 
-    return differences(_types(table.schema()), _types(Schema.from_arrow(schema)))
+    nullable = [field.name for field in table.schema().fields if field.nullable] if may_lack else []
+    return differences(_types(table.schema()), _types(Schema.from_arrow(schema)), may_lack=nullable, may_add=may_add)
 
 
 def schema_text(schema: pa.Schema) -> str:

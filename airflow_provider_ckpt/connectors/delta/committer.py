@@ -11,6 +11,7 @@ from airflow_provider_ckpt.connectors.files.local import local_path
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 from airflow_provider_ckpt.connectors.two_phase.staged import StagedWave
+from airflow_provider_ckpt.connectors.two_phase.version import TRIES, never_quiet
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
 
@@ -21,11 +22,12 @@ class DeltaCommitter(TableCommitter):
         super().__init__(pipeline, context)
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
+        self._grows = pipeline.sink.grows
 
     def _open(self, wave: StagedWave) -> DeltaVersion:
         table = delta_table.load(self._layout.table)
         if table is not None:
-            return DeltaVersion(self._layout, table)
+            return self._grown(wave, DeltaVersion(self._layout, table, grows=self._grows))
         DeltaVersion(self._layout, None).refuse_unless_current(self._context.epoch)
         if wave.schema is None:
             raise ConfigError(
@@ -37,4 +39,19 @@ class DeltaCommitter(TableCommitter):
         table = delta_table.load(self._layout.table)
         if table is None:
             raise SinkError(f"the Delta table {self._layout.table} was removed while it was being written.")
-        return DeltaVersion(self._layout, table)
+        return DeltaVersion(self._layout, table, grows=self._grows)
+
+    def _grown(self, wave: StagedWave, version: DeltaVersion) -> DeltaVersion:
+        """The table with the columns that it gets from this wave, in a commit of their own; a loser looks again.
+
+        A stale epoch can at worst leave empty columns behind.
+        """
+        if not self._grows or wave.schema is None:
+            return version
+        for _ in range(TRIES):
+            if version.table is None or not version.lacks(wave.schema):
+                return version
+            version.refuse_unless_current(self._context.epoch)
+            delta_table.add_columns(version.table, self._layout.table, version.lacks(wave.schema))
+            version = DeltaVersion(self._layout, delta_table.load(self._layout.table), grows=True)
+        raise never_quiet(self._layout)

@@ -35,6 +35,7 @@ class DeltaSink:
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
         self._context = context
+        self._grows = pipeline.sink.grows
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
         self._receipts = Receipts(self._layout)
 
@@ -61,7 +62,7 @@ class DeltaSink:
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; while there is no table, everything does. Types are compared by each writer."""
         table = delta_table.load(self._layout.table)
-        if table is None:
+        if table is None or self._grows:
             return
         known = [field.name for field in table.schema().fields]
         unknown = [name for name, _ in columns if name not in known]

@@ -14,20 +14,22 @@ from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.errors import SinkError
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Field
 
 
 class DeltaVersion(TableVersion):
     """See the module.
 
     :param table: a handle, or None while there is no table
+    :param grows: whether rows may be without some of its columns
     """
 
     layout: DeltaLayout
 
-    def __init__(self, layout: DeltaLayout, table: DeltaTable | None) -> None:
+    def __init__(self, layout: DeltaLayout, table: DeltaTable | None, *, grows: bool = False) -> None:
         super().__init__(layout)
         self.table = table
+        self._grows = grows
 
     @property
     def head(self) -> int | None:
@@ -49,9 +51,19 @@ class DeltaVersion(TableVersion):
         """See :meth:`TableVersion.refuse_misfit`."""
         if staged.name is None or staged.schema is None or self.table is None:
             return
-        problems = misfits(self.table, schema_of(staged.schema))
+        problems = misfits(self.table, schema_of(staged.schema), may_lack=self._grows)
         if problems:
             raise misfit_error(f"the Delta table {self.layout.table}", problems)
+
+    def lacks(self, schema: str) -> list[Field]:
+        """The columns that rows have and the table has not, unless they could not be added."""
+        from deltalake import Schema
+
+        gets = schema_of(schema)
+        if self.table is None or misfits(self.table, gets, may_lack=True, may_add=True):
+            return []
+        known = {field.name for field in self.table.schema().fields}
+        return [field for field in Schema.from_arrow(gets).fields if field.name not in known]
 
     def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> None:
         """See :meth:`TableVersion.commit`."""

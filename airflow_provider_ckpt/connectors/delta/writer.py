@@ -53,7 +53,8 @@ class DeltaWriter(TableWriter[DeltaVersion]):
     def _fitting(self, rows: pa.Table, version: DeltaVersion) -> pa.Table:
         rows = for_delta(rows)
         if version.table is not None and rows.num_rows:
-            problems = misfits(version.table, rows.schema.remove(rows.schema.get_field_index(POSITION)))
+            columns, grows = rows.schema.remove(rows.schema.get_field_index(POSITION)), self._pipeline.sink.grows
+            problems = misfits(version.table, columns, may_lack=grows, may_add=grows)
             if problems:
                 raise misfit_error(f"the Delta table {self._layout.table}", problems)
         return rows

@@ -10,7 +10,7 @@ from airflow_provider_ckpt.connectors.two_phase.column_types import differences,
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
 
 _WORDS = {
     "bool": "boolean",
@@ -36,31 +36,58 @@ def for_iceberg(rows: pa.Table) -> pa.Table:
     return storable(rows, "an Iceberg table")
 
 
-def evolved(table: Table, schema: pa.Schema | Schema | None) -> Schema:
-    """The table's columns, or those that it gets with the first rows, if it has none yet.
+def evolved(table: Table, schema: pa.Schema | Schema | None, *, grows: bool) -> Schema:
+    """The table's columns, and those that it gets from rows: all of them if it has none yet.
 
     The same columns get the same field ids, whoever asks, so that lanes can write files before the commit.
 
     :param schema: of the rows
+    :param grows: whether a table that has columns gets more
     """
-    if table.schema().fields or schema is None:
-        return table.schema()
     transaction = table.transaction()
-    with transaction.update_schema() as update:
-        update.union_by_name(schema)
+    evolve(transaction, table.schema(), schema, grows=grows)
     return transaction.table_metadata.schema()
 
 
-def refuse_misfit(where: str, has: Schema, gets: pa.Schema) -> None:
+def evolve(transaction: Transaction, has: Schema, schema: pa.Schema | Schema | None, *, grows: bool) -> None:
+    """Add the new columns in a transaction; see :func:`evolved`."""
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+
+    if schema is None or (has.fields and not grows):
+        return
+    known = {field.name for field in has.fields}
+    if isinstance(schema, Schema):
+        new: pa.Schema | Schema = Schema(*(field for field in schema.fields if field.name not in known))
+    else:
+        new = pa.schema([field for field in schema if field.name not in known])
+    with transaction.update_schema() as update:
+        update.union_by_name(new)
+
+
+def refuse_misfit(where: str, has: Schema, gets: pa.Schema, *, grows: bool) -> None:
     """Fail if rows do not fit the columns of a table.
 
+    :param grows: whether rows may have other columns, and be without those that may be null
     :raises ConfigError: naming them
     """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    problems = differences(_types(schema_to_pyarrow(has)), _types(gets))
+    optional = [field.name for field in has.fields if not field.required] if grows else []
+    problems = differences(_types(schema_to_pyarrow(has)), _types(gets), may_lack=optional, may_add=grows)
     if problems:
         raise misfit_error(f"the Iceberg table {where}", problems)
+
+
+def complete(rows: pa.Table, schema: Schema) -> pa.Table:
+    """The rows with all columns of a table, in its order; those that they are without are null."""
+    import pyarrow as pa
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    for field in schema_to_pyarrow(schema):
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, plain(field.type)))
+    return rows.select([field.name for field in schema.fields])
 
 
 def without_position(schema: pa.Schema) -> pa.Schema:

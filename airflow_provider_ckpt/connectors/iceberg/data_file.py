@@ -53,7 +53,7 @@ def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple
 def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
     """Write rows durably, and describe the file.
 
-    :param schema: of the rows; its field ids go into the file
+    :param schema: of the rows, all of its columns in order; its field ids go into the file
     :param properties: the table's, which say what statistics it wants
     :raises OSError: if the file system fails
     """
@@ -68,7 +68,7 @@ def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, s
     target = schema_to_pyarrow(schema)
     make_directory(path.parent)
     pq.write_table(
-        rows.select(target.names).cast(target),
+        rows.cast(target),
         path,
         compression="zstd",
         store_schema=False,

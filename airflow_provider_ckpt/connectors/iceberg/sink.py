@@ -54,7 +54,7 @@ class IcebergSink:
         version = self._version()
         known = [field.name for field in version.schema.fields] if version is not None else []
         unknown = [name for name, _ in columns if name not in known]
-        if known and unknown:
+        if known and unknown and not self._address.grows:
             raise ConfigError(
                 f"Iceberg table {self._address.name} has no column {', '.join(unknown)}; it has {', '.join(known)}",
                 pipeline=self._context.pipeline,

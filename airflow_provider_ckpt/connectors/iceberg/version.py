@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.iceberg.catalog import failures
-from airflow_provider_ckpt.connectors.iceberg.columns import evolved, refuse_misfit
+from airflow_provider_ckpt.connectors.iceberg.columns import evolve, evolved, refuse_misfit
 from airflow_provider_ckpt.connectors.iceberg.data_file import data_file
 from airflow_provider_ckpt.connectors.iceberg.layout import IcebergLayout
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
@@ -35,7 +35,7 @@ class IcebergVersion(TableVersion):
     """See the module.
 
     :param table: a handle; it is not refreshed
-    :param schema: of the rows that come first, for a table without columns
+    :param schema: of the rows that are to come, from which the table gets the columns that it has not, if it may
     """
 
     layout: IcebergLayout
@@ -43,8 +43,9 @@ class IcebergVersion(TableVersion):
     def __init__(self, address: TableAddress, table: Table, schema: pa.Schema | Schema | None = None) -> None:
         super().__init__(address.layout(table))
         self.table = table
-        self.schema = evolved(table, schema)
+        self.schema = evolved(table, schema, grows=address.grows)
         self._address = address
+        self._rows = schema
 
     @property
     def head(self) -> int | None:
@@ -71,7 +72,7 @@ class IcebergVersion(TableVersion):
         specs = {file["spec"] for file in staged.files}
         if schema.as_struct() == self.schema.as_struct() and specs == {self.table.spec().spec_id}:
             return
-        refuse_misfit(self._address.name, self.schema, schema_to_pyarrow(schema))
+        refuse_misfit(self._address.name, self.schema, schema_to_pyarrow(schema), grows=self._address.grows)
         raise SinkError(
             f"the Iceberg table {self._address.name} was altered while rows were on their way.",
             recoverable=True,
@@ -94,9 +95,7 @@ class IcebergVersion(TableVersion):
         name = self._address.name
         try:
             transaction = self.table.transaction()
-            if not self.table.schema().fields and self.schema.fields:
-                with transaction.update_schema() as update:
-                    update.union_by_name(self.schema)
+            evolve(transaction, self.table.schema(), self._rows, grows=self._address.grows)
             transaction.set_properties(properties)
             update_snapshot = transaction.update_snapshot(snapshot_properties={"ckpt": json.dumps(note)})
             merged = self.table.properties.get("commit.manifest-merge.enabled") != _NEVER_MERGED

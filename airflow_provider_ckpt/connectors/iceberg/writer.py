@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.local import io_error
 from airflow_provider_ckpt.connectors.iceberg import data_file
-from airflow_provider_ckpt.connectors.iceberg.columns import evolved, for_iceberg, refuse_misfit, without_position
+from airflow_provider_ckpt.connectors.iceberg.columns import (
+    complete,
+    evolved,
+    for_iceberg,
+    refuse_misfit,
+    without_position,
+)
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_place
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
@@ -57,7 +63,8 @@ class IcebergWriter(TableWriter[IcebergVersion]):
     def _fitting(self, rows: pa.Table, version: IcebergVersion) -> pa.Table:
         rows = for_iceberg(rows)
         if rows.num_rows and version.schema.fields:
-            refuse_misfit(self._address.name, version.schema, without_position(rows.schema))
+            columns = without_position(rows.schema)
+            refuse_misfit(self._address.name, version.schema, columns, grows=self._address.grows)
         return rows
 
     def _required(self, version: IcebergVersion) -> Iterable[str]:
@@ -65,10 +72,11 @@ class IcebergWriter(TableWriter[IcebergVersion]):
 
     def _write(self, task: BatchTask, rows: pa.Table, version: IcebergVersion, written: list[Path]) -> Written:
         table = version.table
-        schema = evolved(table, rows.schema)
+        schema = evolved(table, rows.schema, grows=self._address.grows)
         text = schema.model_dump_json()
         if not rows.num_rows:
             return Written(schema=text)
+        rows = complete(rows, schema)
         stem, spec = new_stem(task.key, task.attempt, self._context.epoch), table.spec()
         files = []
         place = f"{version.layout.staging}/{self._context.epoch}"

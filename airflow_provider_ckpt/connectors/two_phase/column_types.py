@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -29,13 +29,22 @@ def storable(rows: pa.Table, what: str) -> pa.Table:
     return rows if rows.schema.equals(schema, check_metadata=True) else rows.cast(schema)
 
 
-def differences(has: Mapping[str, str], gets: Mapping[str, str]) -> list[str]:
+def differences(
+    has: Mapping[str, str], gets: Mapping[str, str], *, may_lack: Collection[str] = (), may_add: bool = False
+) -> list[str]:
     """How a table's columns and those of rows differ, column by column; empty if they do not.
 
     :param has: the table's, name and type
+    :param may_lack: those of the table that rows need not have
+    :param may_add: whether rows may have others
     """
-    problems = [f"{name} is missing ({has[name]})" for name in has if name not in gets]
-    problems += [f"{name} is not in the table ({gets[name]})" for name in gets if name not in has]
+    problems = [f"{name} is missing ({has[name]})" for name in has if name not in gets and name not in may_lack]
+    if may_add:
+        known = {name.lower(): name for name in has}
+        alike = {name: known.get(name.lower()) for name in gets if name not in has}
+        problems += [f"{name} differs from the table's {other} in case alone" for name, other in alike.items() if other]
+    else:
+        problems += [f"{name} is not in the table ({gets[name]})" for name in gets if name not in has]
     problems += [
         f"{name} is {gets[name]}, the table's is {has[name]}"
         for name in gets
@@ -51,7 +60,7 @@ def misfit_error(where: str, problems: Sequence[str]) -> ConfigError:
     """
     return ConfigError(
         f"the rows do not fit {where}: {'; '.join(problems)}.",
-        hint="Correct transform.select, or write to a new table.",
+        hint="Correct transform.select, alter the table, or write to a new one.",
     )
 
 
