@@ -13,7 +13,7 @@ from airflow_provider_ckpt.connectors.iceberg.sink import IcebergSink
 from airflow_provider_ckpt.connectors.iceberg.writer import IcebergWriter
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.wave import Outcome
-from tests.integration.connectors.delta_support import LEDGER, content, task
+from tests.integration.connectors.delta_support import LEDGER, content, growing, task
 from tests.services.iceberg import IcebergService
 
 TABLE = "air.flights"
@@ -40,9 +40,12 @@ class Run:
     epoch: int = 1
     ledger: str = LEDGER
     pinned: bool = False
+    grows: bool = False
 
     def __post_init__(self) -> None:
         self.pipeline = pipeline(**({"consumer": {"strategy": "pinned"}} if self.pinned else {}))
+        if self.grows:
+            self.pipeline = growing(self.pipeline)
         self.context = SinkContext(self.ledger, self.pipeline.name, self.epoch)
         self.sink = IcebergSink(self.pipeline, self.lake.connection, self.context)
         self.committer = IcebergCommitter(self.pipeline, self.lake.connection, self.context)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -30,7 +31,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import Outcome
-from tests.integration.connectors.delta_support import LEDGER, SIZE, content, expected, letters, task
+from tests.integration.connectors.delta_support import LEDGER, SIZE, before, content, expected, letters, once, task
 from tests.integration.connectors.iceberg_support import (
     TABLE,
     Run,
@@ -43,6 +44,7 @@ from tests.integration.connectors.iceberg_support import (
 from tests.services.iceberg import IcebergService
 
 NESTED = pa.struct([("tags", pa.list_(pa.string())), ("times", pa.map_(pa.string(), pa.timestamp("us", tz="Etc/UTC")))])
+NESTED_VALUE = {"tags": ["a"], "times": [("x", None)]}
 AT = datetime(2013, 1, 1, 5, tzinfo=UTC)
 
 
@@ -264,6 +266,78 @@ class TestPartitionedTable:
         assert outcome.error.recoverable
         assert again.outcome is AttemptOutcome.DELIVERED
         assert ids(lake) == expected(0, 1)
+        assert data_files(lake) == known_files(lake)
+
+
+class TestSchemaEvolution:
+    def test_a_table_gets_the_columns_that_it_has_not(self, lake: IcebergService) -> None:
+        run = Run(lake, grows=True).fence()
+        note = pa.array(["x"] * 10)
+        run.committer.commit([run.writer.deliver(task(0), content(0, note=note))])
+        run.sink.fits([("id", "bigint"), ("new", "string")])
+
+        more = content(1, more=pa.array([NESTED_VALUE] * 10, NESTED))
+        (outcome,) = run.committer.commit([run.writer.deliver(task(1), more)])
+        (last,) = run.send(2)
+
+        assert [outcome.outcome, last.outcome] == [AttemptOutcome.DELIVERED] * 2
+        table = lake.table(TABLE)
+        assert table is not None
+        rows = table.scan().to_arrow().sort_by("id").to_pylist()
+        assert rows[0] == {"id": 0, "note": "x", "more": None}
+        assert rows[10] == {"id": 10, "note": None, "more": NESTED_VALUE}
+        assert rows[29] == {"id": 29, "note": None, "more": None}
+
+    @pytest.mark.parametrize(
+        ("columns", "message"),
+        [
+            ({"note": pa.array([1] * 10)}, "note is long, the table's is string"),
+            ({"more": pa.array([1] * 10), "NOTE": pa.array(["x"] * 10)}, "NOTE differs from the table's note in case"),
+        ],
+    )
+    def test_rows_that_do_not_fit_even_so_add_nothing(
+        self, lake: IcebergService, columns: dict[str, pa.Array], message: str
+    ) -> None:
+        run = Run(lake, grows=True).fence()
+        run.committer.commit([run.writer.deliver(task(0), content(0, note=pa.array(["x"] * 10)))])
+
+        (outcome,) = run.committer.commit([run.writer.deliver(task(1), content(1, **columns))])
+
+        table = lake.table(TABLE)
+        assert table is not None
+        assert outcome.error is not None
+        assert message in outcome.error.message
+        assert [field.name for field in table.schema().fields] == ["id", "note"]
+
+    def test_a_required_column_is_never_left_out(self, lake: IcebergService) -> None:
+        make_table(lake, NestedField(1, "key", LongType(), required=True))
+
+        outcome = Run(lake, grows=True).fence().writer.deliver(task(0), content(0))
+
+        assert outcome.error is not None
+        assert "key is missing (long)" in outcome.error.message
+
+    def test_two_that_add_columns_at_once_both_deliver(
+        self, lake: IcebergService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one, two = Run(lake, grows=True).fence(), Run(lake, ledger="another", grows=True).fence()
+        one.send(0)
+        mine = one.writer.deliver(task(1), content(1, a=pa.array([1] * 10)))
+        theirs = two.writer.deliver(task(2), content(2, b=pa.array([2] * 10)))
+        with monkeypatch.context() as patch:
+            rival = once(lambda: two.committer.commit([theirs]))
+            patch.setattr(SqlCatalog, "commit_table", before(SqlCatalog.commit_table, rival))
+            (first,) = one.committer.commit([mine])
+        (second,) = one.committer.commit([one.writer.deliver(task(1), content(1, a=pa.array([1] * 10)))])
+
+        assert first.error is not None
+        assert first.error.recoverable
+        assert second.outcome is AttemptOutcome.DELIVERED
+        table = lake.table(TABLE)
+        assert table is not None
+        rows = table.scan().to_arrow().sort_by("id").to_pylist()
+        assert (rows[10], rows[20]) == ({"id": 10, "b": None, "a": 1}, {"id": 20, "b": 2, "a": None})
+        Run(lake, epoch=2).fence()
         assert data_files(lake) == known_files(lake)
 
 
