@@ -40,14 +40,14 @@ def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple
         column = rows.column(schema.find_column_name(field.source_id) or field.name).combine_chunks()
         encoded = _physical(column).dictionary_encode(null_encoding="encode")
         transform = field.transform.transform(schema.find_type(field.source_id))
-        results = [transform(value) for value in encoded.dictionary.to_pylist()]
-        values.append(list(dict.fromkeys(results)))
-        numbers = np.array([values[-1].index(result) for result in results])
-        codes.append(numbers[encoded.indices.to_numpy(zero_copy_only=False)])
-    groups, members = np.unique(np.stack(codes), axis=1, return_inverse=True)
-    for number, group in enumerate(groups.T):
-        rows_of_it = np.flatnonzero(members.reshape(-1) == number)
-        yield [known[code] for known, code in zip(values, group, strict=True)], rows.take(pa.array(rows_of_it))
+        known: dict[Any, int] = {}
+        numbers = [known.setdefault(transform(value), len(known)) for value in encoded.dictionary.to_pylist()]
+        values.append(list(known))
+        codes.append(np.array(numbers)[encoded.indices.to_numpy(zero_copy_only=False)])
+    groups, members, sizes = np.unique(np.stack(codes), axis=1, return_inverse=True, return_counts=True)
+    in_order = np.argsort(members.reshape(-1), kind="stable")
+    for group, part in zip(groups.T, np.split(in_order, np.cumsum(sizes)[:-1]), strict=True):
+        yield [of_field[code] for of_field, code in zip(values, group, strict=True)], rows.take(pa.array(part))
 
 
 def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:

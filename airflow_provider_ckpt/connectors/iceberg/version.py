@@ -82,7 +82,8 @@ class IcebergVersion(TableVersion):
     def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> None:
         """See :meth:`TableVersion.commit`."""
         properties = {self.layout.epoch_property: str(epoch), self.layout.head_property: str(head)}
-        self._commit(properties, [file for staged in added for file in staged.files], note)
+        short = {**note, "batches": len(added)}  # a snapshot's summary stays in the table's metadata until it expires
+        self._commit(properties, [file for staged in added for file in staged.files], short)
 
     def commit_fence(self, epoch: int) -> None:
         """Commit the epoch, without rows; returns as :meth:`commit` does."""

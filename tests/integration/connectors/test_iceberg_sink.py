@@ -21,6 +21,7 @@ from pyiceberg.transforms import (
     MonthTransform,
     Transform,
     TruncateTransform,
+    VoidTransform,
     YearTransform,
 )
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, TimestamptzType
@@ -101,7 +102,7 @@ class TestDelivery:
         newest = table.current_snapshot()
         assert newest is not None
         assert newest.summary is not None
-        assert '"epoch": 3' in str(newest.summary["ckpt"])
+        assert newest.summary["ckpt"] == '{"pipeline": "flights", "epoch": 3, "batches": 3}'
         assert [outcome.receipt for outcome in outcomes] == list(run.sink.receipts({}))
 
     def test_a_rejected_and_a_void_batch_have_their_receipts_before_there_is_a_column(
@@ -194,6 +195,7 @@ class TestPartitionedTable:
             (DayTransform(), 4),
             (HourTransform(), 4),
             (BucketTransform(4), 3),
+            (VoidTransform(), 0),
         ],
         ids=str,
     )
