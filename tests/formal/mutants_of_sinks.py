@@ -109,6 +109,14 @@ OF_SINKS: Sequence[Mutant] = (
         test=f"{_ICEBERG_FENCE}::test_a_commit_prepared_before_the_fence_is_refused",
     ),
     Mutant(
+        "iceberg: a conflict is taken as proof that nothing was committed, and its manifests are removed",
+        "connectors/iceberg/version.py",
+        "            self.table._do_commit(transaction._updates, requirements)\n",
+        "            self.table.metadata.properties['commit.retry.num-retries'] = '0'\n"
+        "            transaction.commit_transaction()\n",
+        test=f"{_ICEBERG_COMMIT}::TestInterruptions::test_an_error_after_the_commit_is_a_commit_and_deletes_nothing",
+    ),
+    Mutant(
         "iceberg: a commit does not say what it builds on",
         "connectors/iceberg/version.py",
         "requirements = (*transaction._requirements, AssertTableUUID",
