@@ -5,7 +5,6 @@ What never gets into a commit is removed by the table's next VACUUM.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,8 @@ from airflow_provider_ckpt.connectors.files.local import (
 from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
 from airflow_provider_ckpt.connectors.two_phase.layout import new_stem
-from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, Written
+from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, Written, nulls
+from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class DeltaWriter(TableWriter[DeltaVersion]):
                 raise misfit_error(f"the Delta table {self._layout.table}", problems)
         return rows
 
-    def _required(self, version: DeltaVersion) -> Iterable[str]:
-        return delta_table.required(version.table) if version.table is not None else ()
+    def _unfit(self, rows: pa.Table, version: DeltaVersion) -> dict[int, ErrorInfo]:
+        return nulls(rows, delta_table.required(version.table)) if version.table is not None else {}
 
     def _write(self, task: BatchTask, rows: pa.Table, version: DeltaVersion, written: list[Path]) -> Written:
         import pyarrow.parquet as pq

@@ -6,16 +6,19 @@ What a lane writes is described as JSON, so that the commit need not open the fi
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_ckpt.connectors.files.local import make_directory, sync_directory, sync_file
+from airflow_provider_ckpt.connectors.protocols import POSITION
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
     from pyiceberg.manifest import DataFile
-    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.types import PrimitiveType
 
@@ -37,8 +40,7 @@ def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple
     values: list[list[Any]] = []
     codes: list[Any] = []
     for field in spec.fields:
-        column = rows.column(schema.find_column_name(field.source_id) or field.name).combine_chunks()
-        encoded = _physical(column).dictionary_encode(null_encoding="encode")
+        encoded = _distinct(rows, field, schema)
         transform = field.transform.transform(schema.find_type(field.source_id))
         known: dict[Any, int] = {}
         numbers = [known.setdefault(transform(value), len(known)) for value in encoded.dictionary.to_pylist()]
@@ -50,6 +52,24 @@ def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple
         yield [of_field[code] for of_field, code in zip(values, group, strict=True)], rows.take(pa.array(part))
 
 
+def beyond_partitions(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[str, int]]:
+    """The column and position of each record whose date or instant a transform cannot take: a year beyond 1 to 9999."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyiceberg.transforms import TimeTransform
+
+    for field in spec.fields:
+        if not isinstance(field.transform, TimeTransform) or _source(field, schema) not in rows.column_names:
+            continue
+        encoded = _distinct(rows, field, schema)
+        transform = field.transform.transform(schema.find_type(field.source_id))
+        bad = [code for code, value in enumerate(encoded.dictionary.to_pylist()) if not _taken(transform, value)]
+        if bad:
+            found = pc.is_in(encoded.indices, pa.array(bad, encoded.indices.type))
+            for position in rows.column(POSITION).filter(found).to_pylist():
+                yield _source(field, schema), position
+
+
 def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
     """Write rows durably, and describe the file.
 
@@ -58,12 +78,7 @@ def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, s
     :raises OSError: if the file system fails
     """
     import pyarrow.parquet as pq
-    from pyiceberg.io.pyarrow import (
-        compute_statistics_plan,
-        data_file_statistics_from_parquet_metadata,
-        parquet_path_to_id_mapping,
-        schema_to_pyarrow,
-    )
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     target = schema_to_pyarrow(schema)
     make_directory(path.parent)
@@ -76,9 +91,7 @@ def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, s
     )
     sync_file(path)
     sync_directory(path.parent)
-    found = data_file_statistics_from_parquet_metadata(
-        pq.read_metadata(path), compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
-    ).to_serialized_dict()
+    found = _statistics(pq.read_metadata(path), schema, properties)
     for name in _BOUNDS:
         found[name] = {key: base64.b64encode(value).decode() for key, value in found[name].items()}
     return {"size": path.stat().st_size, "statistics": found}
@@ -126,6 +139,45 @@ def data_file(described: Mapping[str, Any], spec: PartitionSpec, schema: Schema)
 def _kinds(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
     """The types of a partition's values; transforms yield nothing nested."""
     return [cast("PrimitiveType", field.field_type) for field in spec.partition_type(schema).fields]
+
+
+def _statistics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
+    """As the library takes them from a footer; without bounds of times where Python has no value for one."""
+    from pyiceberg.io.pyarrow import (
+        MetricModeTypes,
+        MetricsMode,
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+    )
+    from pyiceberg.types import DateType, TimestampType, TimestamptzType
+
+    plan, columns = compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
+    try:
+        return data_file_statistics_from_parquet_metadata(footer, plan, columns).to_serialized_dict()
+    except (OverflowError, ValueError):
+        for number, column in plan.items():
+            if isinstance(column.iceberg_type, DateType | TimestampType | TimestamptzType):
+                plan[number] = replace(column, mode=MetricsMode(MetricModeTypes.COUNTS))
+        return data_file_statistics_from_parquet_metadata(footer, plan, columns).to_serialized_dict()
+
+
+def _source(field: PartitionField, schema: Schema) -> str:
+    """The name of the column that a partition's value is made from."""
+    return schema.find_column_name(field.source_id) or field.name
+
+
+def _distinct(rows: pa.Table, field: PartitionField, schema: Schema) -> pa.DictionaryArray:
+    """The values that a transform is to be applied to, each once, and which row has which."""
+    return _physical(rows.column(_source(field, schema)).combine_chunks()).dictionary_encode(null_encoding="encode")
+
+
+def _taken(transform: Callable[[Any], Any], value: Any) -> bool:
+    try:
+        transform(value)
+    except (OverflowError, ValueError):
+        return False
+    return True
 
 
 def _physical(column: pa.Array) -> pa.Array:

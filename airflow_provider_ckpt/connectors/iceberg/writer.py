@@ -6,11 +6,11 @@ what it reads there, and that shows when the wave is committed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.content import data_error
 from airflow_provider_ckpt.connectors.files.local import io_error
 from airflow_provider_ckpt.connectors.iceberg import data_file
 from airflow_provider_ckpt.connectors.iceberg.columns import (
@@ -24,12 +24,14 @@ from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_p
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.layout import new_stem
-from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, Written
-from airflow_provider_ckpt.core.errors import SinkError
+from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, Written, nulls
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_TIME_OVERFLOW = "22008"
 
 
 class IcebergWriter(TableWriter[IcebergVersion]):
@@ -67,8 +69,12 @@ class IcebergWriter(TableWriter[IcebergVersion]):
             refuse_misfit(self._address.name, version.schema, columns, grows=self._address.grows)
         return rows
 
-    def _required(self, version: IcebergVersion) -> Iterable[str]:
-        return [field.name for field in version.schema.fields if field.required]
+    def _unfit(self, rows: pa.Table, version: IcebergVersion) -> dict[int, ErrorInfo]:
+        errors = nulls(rows, [field.name for field in version.schema.fields if field.required])
+        for name, position in data_file.beyond_partitions(rows, version.table.spec(), version.schema):
+            message = f"column {name} holds a time that the table's partitioning has no value for"
+            errors[position] = data_error(ErrorType.SINK, message, _TIME_OVERFLOW)
+        return errors
 
     def _write(self, task: BatchTask, rows: pa.Table, version: IcebergVersion, written: list[Path]) -> Written:
         table = version.table

@@ -65,8 +65,8 @@ class TableWriter(ABC, Generic[V]):
         """
 
     @abstractmethod
-    def _required(self, version: V) -> Iterable[str]:
-        """The table's columns that may not be null."""
+    def _unfit(self, rows: pa.Table, version: V) -> dict[int, ErrorInfo]:
+        """What is wrong with records that the table cannot take, by position."""
 
     @abstractmethod
     def _write(self, task: BatchTask, rows: pa.Table, version: V, written: list[Path]) -> Written:
@@ -97,7 +97,7 @@ class TableWriter(ABC, Generic[V]):
 
     def _stage(self, task: BatchTask, content: Content, version: V) -> Outcome:
         rows, letters = self._fitting(content.rows, version), list(content.letters)
-        errors = _nulls(rows, self._required(version)) if rows.num_rows else {}
+        errors = self._unfit(rows, version) if rows.num_rows else {}
         if errors:
             rows = _without(rows, errors)
             letters = sorted([*letters, *content.original(errors)], key=lambda letter: letter.position)
@@ -136,7 +136,11 @@ class TableWriter(ABC, Generic[V]):
         return str(path)
 
 
-def _nulls(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:
+def nulls(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:
+    """What is wrong with records that have a null where the table allows none, by position.
+
+    :param names: of the columns that may not be null
+    """
     import pyarrow.compute as pc
 
     errors: dict[int, ErrorInfo] = {}

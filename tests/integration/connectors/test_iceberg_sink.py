@@ -175,6 +175,26 @@ class TestDelivery:
         assert outcome.error is not None
         assert "an Iceberg table cannot hold these columns: gone is null" in outcome.error.message
 
+    def test_times_beyond_python_s_calendar_and_odd_numbers_arrive(self, lake: IcebergService) -> None:
+        run = Run(lake).fence()
+        far = pa.array([2**62, -(2**62)] + [1] * 8, pa.int64())
+        columns = {
+            "at": far.cast(pa.timestamp("us", tz="UTC")),
+            "day": pa.array([2**30] + [1] * 9, pa.int32()).cast(pa.date32()),
+            "odd": pa.array([float("nan"), float("inf")] + [0.0] * 8),
+            "text": pa.array(["\U0010ffff" * 40] + ["\x00"] * 9),
+        }
+
+        (outcome,) = run.committer.commit([run.writer.deliver(task(0), content(0, **columns))])
+
+        assert outcome.outcome is AttemptOutcome.DELIVERED
+        rows = lake.rows(TABLE)
+        assert rows["at"].cast(pa.int64()).to_pylist() == far.to_pylist()
+        assert rows["text"].to_pylist() == columns["text"].to_pylist()
+        table = lake.table(TABLE)
+        assert table is not None
+        assert len(list(table.scan("id == 99").plan_files())) == 0
+
     def test_statistics_let_readers_skip_files(self, lake: IcebergService) -> None:
         run = Run(lake).fence()
         run.send(0, 1)
@@ -252,6 +272,22 @@ class TestPartitionedTable:
         assert sorted(found) == [one, one, two, two]
         assert table.scan("day = '2013-01-02'").to_arrow().sort_by("id")["id"].to_pylist() == list(range(1, 20, 2))
 
+    def test_a_time_that_has_no_partition_costs_that_record_alone(self, lake: IcebergService) -> None:
+        columns = (
+            NestedField(1, "at", TimestamptzType(), required=False),
+            NestedField(2, "id", LongType(), required=False),
+        )
+        make_table(lake, *columns, by=PartitionSpec(PartitionField(1, 1000, YearTransform(), "year")))
+        run = Run(lake).fence()
+        at = pa.array([1] * 8 + [2**62, -(2**62)], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+
+        (outcome,) = run.committer.commit([run.writer.deliver(task(0), content(0, at=at))])
+
+        assert outcome.receipt is not None
+        assert outcome.receipt.counts == Counts(10, 8, 0, 2)
+        assert [(line["position"], line["sqlstate"]) for line in letter_lines(lake)] == [(8, "22008"), (9, "22008")]
+        assert ids(lake) == list(range(8))
+
     def test_partitioning_that_changes_meanwhile_has_the_batch_sent_again(self, lake: IcebergService) -> None:
         run = Run(lake).fence()
         run.send(0)
@@ -318,6 +354,20 @@ class TestSchemaEvolution:
 
         assert outcome.error is not None
         assert "key is missing (long)" in outcome.error.message
+
+    def test_rows_without_the_column_of_a_partition_go_to_that_of_nulls(self, lake: IcebergService) -> None:
+        columns = (
+            NestedField(1, "at", TimestamptzType(), required=False),
+            NestedField(2, "id", LongType(), required=False),
+        )
+        make_table(lake, *columns, by=PartitionSpec(PartitionField(1, 1000, YearTransform(), "year")))
+
+        (outcome,) = Run(lake, grows=True).fence().send(0)
+
+        assert outcome.outcome is AttemptOutcome.DELIVERED
+        table = lake.table(TABLE)
+        assert table is not None
+        assert table.scan("at is null").to_arrow().num_rows == 10
 
     def test_two_that_add_columns_at_once_both_deliver(
         self, lake: IcebergService, monkeypatch: pytest.MonkeyPatch
