@@ -137,17 +137,18 @@ class Transform(Part):
 class Sink(Part):
     """Where records go.
 
-    :param type: ``postgres``, ``delta``, ``kafka`` or ``files``
+    :param type: ``postgres``, ``delta``, ``iceberg``, ``kafka`` or ``files``
     :param connection: Airflow connection id
-    :param table: ``schema.table`` or ``table`` (postgres)
+    :param table: ``schema.table`` or ``table`` (postgres); ``namespace.table`` (iceberg)
     :param path: the table's directory (delta), or the directory that gets a file for each batch (files)
     :param topic: the topic's name (kafka)
     :param format: what the files are: ``jsonl``, ``csv`` or ``parquet`` (files)
     :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
     :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
+    :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns`` (delta, iceberg)
     """
 
-    type: Literal["postgres", "delta", "kafka", "files"]
+    type: Literal["postgres", "delta", "iceberg", "kafka", "files"]
     connection: str | None = None
     table: str | None = None
     path: str | None = None
@@ -155,6 +156,7 @@ class Sink(Part):
     format: Literal["jsonl", "csv", "parquet"] | None = None
     mode: Literal["append", "upsert"] = "append"
     key: tuple[str, ...] = ()
+    schema_evolution: Literal["refuse", "add_columns"] = "refuse"
 
     @model_validator(mode="after")
     def _needs(self) -> Self:
@@ -163,13 +165,23 @@ class Sink(Part):
             "delta": ("path",),
             "kafka": ("connection", "topic"),
             "files": ("path", "format"),
+            "iceberg": ("connection", "table"),
         }
         _require(self, needs)
+        if self.type == "iceberg" and not all((self.table or "").partition(".")):
+            raise ValueError("the table of an iceberg sink is namespace.table")
         if self.mode == "upsert" and not self.key:
             raise ValueError("mode: upsert needs key, the columns that identify a row")
         if self.mode == "upsert" and self.type != "postgres":
             raise ValueError(f"mode: upsert is not supported by the {self.type} sink; use append")
+        if self.grows and self.type not in ("delta", "iceberg"):
+            raise ValueError(f"schema_evolution: add_columns is not supported by the {self.type} sink; use refuse")
         return self
+
+    @property
+    def grows(self) -> bool:
+        """Whether the table gets the columns that rows have and it has not."""
+        return self.schema_evolution == "add_columns"
 
 
 class Lease(Part):

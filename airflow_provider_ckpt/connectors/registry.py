@@ -36,19 +36,24 @@ _SINKS = {
     "delta": ("delta.sink", "DeltaSink"),
     "kafka": ("kafka.sink", "KafkaSink"),
     "files": ("files.sink", "FilesSink"),
+    "iceberg": ("iceberg.sink", "IcebergSink"),
 }
 _WRITERS = {
     "postgres": ("postgres.writer", "PostgresWriter"),
     "delta": ("delta.writer", "DeltaWriter"),
     "kafka": ("kafka.writer", "KafkaWriter"),
     "files": ("files.writer", "FilesWriter"),
+    "iceberg": ("iceberg.writer", "IcebergWriter"),
 }
 _BOXES = {
     LetterPlace.FILES: ("files.box", "FilesBox"),
     LetterPlace.KAFKA: ("kafka.box", "KafkaBox"),
     LetterPlace.POSTGRES: ("postgres.box", "PostgresBox"),
 }
-_COMMITTERS = {"delta": ("delta.committer", "DeltaCommitter")}
+_COMMITTERS = {
+    "delta": ("delta.committer", "DeltaCommitter"),
+    "iceberg": ("iceberg.committer", "IcebergCommitter"),
+}
 
 
 _PARQUET_SOURCE = ("files.parquet_source", "ParquetSource")

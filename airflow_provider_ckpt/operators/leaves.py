@@ -60,6 +60,8 @@ def dead_letters_at(pipeline: Pipeline) -> str:
     """Where a person finds a pipeline's dead letters."""
     sink, queue = pipeline.sink, pipeline.dead_letter_queue
     if queue.here:
+        if sink.type == "iceberg":
+            return f"the JSON lines beside the location of table {sink.table}, catalog {sink.connection}"
         connection, table = sink.connection, sink.table or ""
         schema, dot, _ = table.rpartition(".")
         place, table = _BESIDE.get(sink.type, LetterPlace.FILES), f"{schema}{dot}{_LETTERS_TABLE}"

@@ -1,4 +1,4 @@
-"""Defects in claims and fences of the sinks, caught by tests on PostgreSQL, Delta tables and directories, all real."""
+"""Defects in claims and fences of the sinks, caught by tests on a real PostgreSQL and on real Delta tables."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ _POSTGRES = "tests/integration/connectors/test_postgres_sink.py"
 _BARRIER = "tests/formal/test_sink_rules.py::test_what_waits_inside_a_batch_when_the_fence_rises_never_commits"
 _DELTA = "tests/integration/connectors/test_delta_conformance.py::TestNewTable"
 _DELTA_FENCE = "tests/integration/connectors/test_delta_fence.py::TestFence"
-_FILES = "tests/integration/connectors/test_files_sink_commit.py"
-_HELD_UP = f"{_FILES}::TestRaces::test_a_writer_that_is_held_up_while_another_run_takes_over_claims_nothing"
 
 OF_SINKS: Sequence[Mutant] = (
     Mutant(
@@ -59,107 +57,36 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "delta: the fence is a file alone, and no commit",
         "connectors/delta/fence.py",
-        "        if table is None or table.transaction_version(layout.epoch_app) == epoch:",
-        "        if table is None or epoch:",
+        "        if version.table is None or version.committed_epoch == epoch:",
+        "        if version.table is None or epoch:",
         test=f"{_DELTA_FENCE}::test_a_commit_prepared_before_the_fence_loses_to_it",
     ),
     Mutant(
         "delta: epochs are compared the wrong way",
-        "connectors/delta/fence.py",
-        "    if newest > epoch:\n",
-        "    if newest < epoch:\n",
+        "connectors/two_phase/version.py",
+        "        if newest > epoch:\n",
+        "        if newest < epoch:\n",
         test=f"{_DELTA}::test_a_fence_refuses_whoever_has_an_older_epoch",
     ),
     Mutant(
         "delta: a commit does not look at the fence",
-        "connectors/delta/committer.py",
-        "                refuse_unless_current(self._layout, table, self._context.epoch)\n",
+        "connectors/two_phase/committer.py",
+        "                version.refuse_unless_current(self._context.epoch)\n",
         "                pass\n",
         test=f"{_DELTA_FENCE}::test_a_stale_epoch_commits_nothing_and_its_files_go",
     ),
     Mutant(
         "delta: rows are committed without their receipts",
-        "connectors/delta/committer.py",
-        "{self._layout.epoch_app: self._context.epoch, self._layout.receipts_app: number},",
-        "{self._layout.epoch_app: self._context.epoch},",
+        "connectors/delta/version.py",
+        "{self.layout.epoch_app: epoch, self.layout.receipts_app: head}",
+        "{self.layout.epoch_app: epoch}",
         test=f"{_DELTA}::test_a_batch_is_delivered_with_its_receipt",
     ),
     Mutant(
         "delta: a commit leaves out the receipts before it",
-        "connectors/delta/receipts.py",
+        "connectors/two_phase/receipts.py",
         '            "previous": previous,\n',
         '            "previous": None,\n',
         test=f"{_DELTA}::test_many_batches_go_through_one_writer",
-    ),
-    Mutant(
-        "files: a marker replaces the one that is there",
-        "connectors/files/receipts.py",
-        "            os.link(prepared, marker)\n",
-        "            os.replace(prepared, marker)\n",
-        test=f"{_FILES}::TestRaces::test_a_rival_that_claims_first_has_the_batch",
-    ),
-    Mutant(
-        "files: who loses a claim publishes all the same",
-        "connectors/files/writer.py",
-        "            discard(self._target, name)\n",
-        "            publish(self._target, replace(entry, file=name))\n",
-        test=f"{_FILES}::TestRaces::test_a_rival_that_claims_first_has_the_batch",
-    ),
-    Mutant(
-        "files: rows are seen before their marker",
-        "connectors/files/writer.py",
-        "        entry, ours = self._receipts.claim(receipt, name)\n",
-        '        publish(self._target, Entry(receipt, name, ""))\n'
-        "        entry, ours = self._receipts.claim(receipt, name)\n",
-        test=f"{_FILES}::TestInterruptions::test_a_batch_killed_anywhere_is_settled_by_the_next_run[os-link-False]",
-    ),
-    Mutant(
-        "files: receipts are told before their rows are seen",
-        "connectors/files/sink.py",
-        "        roll_forward(self._target, self._receipts)\n",
-        "",
-        test=f"{_FILES}::TestInterruptions::test_what_a_dead_lane_claimed_is_visible_once_its_receipt_is_read",
-    ),
-    Mutant(
-        "files: the fence leaves the older epochs' directories",
-        "connectors/files/gate.py",
-        "            if older < epoch:\n                _remove(",
-        "            if older > epoch:\n                _remove(",
-        test=f"{_HELD_UP}[os-link]",
-    ),
-    Mutant(
-        "files: a late fence does not look again",
-        "connectors/files/gate.py",
-        "    try:\n        refuse_if_fenced(target, epoch)\n    except FencedError:",
-        "    try:\n        pass\n    except FencedError:",
-        test=f"{_FILES}::TestRaces::test_of_two_that_take_over_at_once_the_newer_epoch_stays",
-    ),
-    Mutant(
-        "files: who reads receipts removes what is about to be claimed",
-        "connectors/files/staged.py",
-        "        elif entry is not None:\n",
-        "        else:\n",
-        test=f"{_FILES}::TestInterruptions::test_what_a_lane_is_about_to_claim_is_left_alone_by_who_reads_receipts",
-    ),
-    Mutant(
-        "files: a bundle is written over",
-        "connectors/files/receipts.py",
-        "        if path.exists():",
-        "        if False:",
-        test=f"{_FILES}::TestBundles::test_raising_a_fence_again_keeps_what_it_bundled",
-    ),
-    Mutant(
-        "files: markers are bundled before what they claimed is seen",
-        "connectors/files/sink.py",
-        "        sweep(self._target, self._receipts, epoch)\n        self._receipts.bundle(epoch)\n",
-        "        self._receipts.bundle(epoch)\n        sweep(self._target, self._receipts, epoch)\n",
-        test=f"{_FILES}::TestInterruptions::test_a_batch_killed_anywhere_is_settled_by_the_next_run[os-link-True]",
-    ),
-    Mutant(
-        "files: a bundle forgets how far those before it reach",
-        "connectors/files/receipts.py",
-        "        reach = dict(newest.reach) if newest is not None else {}\n",
-        "        reach = {}\n",
-        test=f"{_FILES}::TestBundles::test_a_bundle_tells_how_far_all_before_it_reach",
     ),
 )

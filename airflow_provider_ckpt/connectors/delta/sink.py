@@ -1,7 +1,7 @@
 """Delta sink, controlling half: what is in the table of this pipeline, and the fence.
 
 A batch is delivered in two phases: a lane stages files (``writer.py``), the process that called Spark commits them
-once a wave (``committer.py``). What makes that exactly once is told in ``receipts.py`` and ``fence.py``.
+once a wave (``committer.py``). What makes that exactly once is told in ``two_phase/`` and in ``fence.py``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.content import KeptLetter
 from airflow_provider_ckpt.connectors.delta import table as delta_table
-from airflow_provider_ckpt.connectors.delta.fence import fence, newest_epoch
-from airflow_provider_ckpt.connectors.delta.layout import DATA_PREFIX, Layout
-from airflow_provider_ckpt.connectors.delta.receipts import Receipts
+from airflow_provider_ckpt.connectors.delta.fence import fence
+from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
+from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.files.local import check_writable, local_path
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
+from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
@@ -33,7 +35,8 @@ class DeltaSink:
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
         self._context = context
-        self._layout = Layout(path, context.ledger, context.pipeline)
+        self._grows = pipeline.sink.grows
+        self._layout = DeltaLayout(path, context.ledger, context.pipeline)
         self._receipts = Receipts(self._layout)
 
     def check(self) -> None:
@@ -59,7 +62,7 @@ class DeltaSink:
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; while there is no table, everything does. Types are compared by each writer."""
         table = delta_table.load(self._layout.table)
-        if table is None:
+        if table is None or self._grows:
             return
         known = [field.name for field in table.schema().fields]
         unknown = [name for name, _ in columns if name not in known]
@@ -72,7 +75,7 @@ class DeltaSink:
 
     def claims(self) -> Claims:
         """This ledger's fence, and every ledger that ever fenced this pipeline here."""
-        return Claims(newest_epoch(self._layout, delta_table.load(self._layout.table)), self._layout.ledgers())
+        return Claims(self._version().epoch, self._layout.ledgers())
 
     def fence(self, epoch: int) -> None:
         """Shut out every older epoch; see ``fence.py``."""
@@ -80,9 +83,7 @@ class DeltaSink:
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
         """What the table's log names as receipted and is news."""
-        table = delta_table.load(self._layout.table)
-        head = table.transaction_version(self._layout.receipts_app) if table is not None else None
-        yield from self._receipts.beyond(head, known)
+        yield from self._receipts.beyond(self._version().head, known)
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """The lines of each attempt's file; see :meth:`Sink.letters`."""
@@ -104,3 +105,6 @@ class DeltaSink:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def _version(self) -> DeltaVersion:
+        return DeltaVersion(self._layout, delta_table.load(self._layout.table))

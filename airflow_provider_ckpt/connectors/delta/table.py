@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.errors import CkptError, ConfigError, IoError, S
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import CommitProperties, DeltaTable, Field
     from deltalake.transaction import AddAction
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|↳")
@@ -79,6 +79,19 @@ def commit(
         list(actions), "append", table.schema(), commit_properties=_properties(transactions, note)
     )
     _sync_log(path, table.version() + 1)
+
+
+def add_columns(table: DeltaTable, path: Path, fields: Sequence[Field]) -> None:
+    """Add columns as the very next version of this handle; returns too when somebody else took that version."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table.alter.add_columns(list(fields), commit_properties=_properties({}, {}))
+    except (DeltaError, OSError) as error:
+        if not moved(table, path):
+            raise delta_error(error, f"add columns to the Delta table {path}") from error
+    else:
+        _sync_log(path, table.version())
 
 
 def required(table: DeltaTable) -> list[str]:

@@ -42,6 +42,13 @@ def pipeline(table: Path | str, **extra: Any) -> Pipeline:
     )
 
 
+def growing(pipeline: Pipeline) -> Pipeline:
+    """The same, with a table that gets the columns that it has not."""
+    document = pipeline.document()
+    document["sink"]["schema_evolution"] = "add_columns"
+    return Pipeline.model_validate(document)
+
+
 def task(
     seq: int, *, attempt: int = 1, partition: str = "files", instruction: Instruction = Instruction.DELIVER
 ) -> BatchTask:
@@ -77,10 +84,13 @@ class Run:
     epoch: int = 1
     ledger: str = LEDGER
     pinned: bool = False
+    grows: bool = False
 
     def __post_init__(self) -> None:
         extra = {"consumer": {"strategy": "pinned"}} if self.pinned else {}
         self.pipeline = pipeline(self.table, **extra)
+        if self.grows:
+            self.pipeline = growing(self.pipeline)
         context = SinkContext(self.ledger, self.pipeline.name, self.epoch)
         self.sink = DeltaSink(self.pipeline, None, context)
         self.writer = DeltaWriter(self.pipeline, None, context)

@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from airflow_provider_ckpt.connectors.delta import committer as delta_committer
-from airflow_provider_ckpt.connectors.delta import receipts as delta_receipts
 from airflow_provider_ckpt.connectors.delta import table as delta_table
+from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
+from airflow_provider_ckpt.connectors.two_phase import receipts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import SinkError
 from tests.integration.connectors.delta_support import (
@@ -37,12 +37,12 @@ def table(tmp_path: Path) -> Path:
 STEPS = [
     (delta_table, "create", False),
     (delta_table, "create", True),
-    (delta_receipts, "write_durably", False),
-    (delta_receipts, "write_durably", True),
+    (receipts, "write_durably", False),
+    (receipts, "write_durably", True),
     (delta_table, "commit", False),
     (delta_table, "commit", True),
-    (delta_committer, "refuse_unless_current", False),
-    (delta_committer, "refuse_unless_current", True),
+    (DeltaVersion, "refuse_unless_current", False),
+    (DeltaVersion, "refuse_unless_current", True),
 ]
 
 
@@ -132,7 +132,7 @@ class TestInterruptions:
     def test_a_staged_file_that_is_gone_fails_its_batch_alone(self, table: Path) -> None:
         run = Run(table).fence()
         staged = run.stage(0, 1)
-        (table / staged[0].staged["file"]["name"]).unlink()  # type: ignore[index]
+        (table / staged[0].staged["files"][0]["path"]).unlink()  # type: ignore[index]
 
         outcomes = run.committer.commit(staged)
 

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
-from airflow_provider_ckpt.connectors.delta import fence as delta_fence
 from airflow_provider_ckpt.connectors.delta import table as delta_table
+from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.protocols import Claims
 from airflow_provider_ckpt.core.errors import FencedError
 from tests.integration.connectors.delta_support import (
@@ -116,7 +116,7 @@ class TestFence:
 
         assert Run(table).sink.claims().epoch == 3
         with pytest.raises(FencedError):
-            delta_fence.refuse_if_fenced(Run(table).sink._layout, DeltaTable(table), 2)
+            DeltaVersion(Run(table).sink._layout, DeltaTable(table)).refuse_if_fenced(2)
 
     def test_claims_name_every_ledger(self, table: Path) -> None:
         assert Run(table).sink.claims() == Claims(0, frozenset())
@@ -148,7 +148,7 @@ class TestLog:
     def test_a_vacuum_removes_only_what_no_commit_names(self, table: Path) -> None:
         run = Run(table).fence()
         run.send(0, 1)
-        orphan = run.stage(2)[0].staged["file"]["name"]  # type: ignore[index]
+        orphan = run.stage(2)[0].staged["files"][0]["path"]  # type: ignore[index]
 
         gone = DeltaTable(table).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
 

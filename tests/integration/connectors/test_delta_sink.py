@@ -13,6 +13,7 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 
 from airflow_provider_ckpt.connectors.content import Content
+from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Verdict
@@ -23,6 +24,7 @@ from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta_support import (
     LEDGER,
     Run,
+    before,
     content,
     data_files,
     expected,
@@ -30,6 +32,7 @@ from tests.integration.connectors.delta_support import (
     letter_lines,
     letters,
     logged_files,
+    once,
     pipeline,
     task,
 )
@@ -189,6 +192,50 @@ class TestDelivery:
         assert (action["null_count.id"], action["null_count.at"]) == (0, 9)
         assert action["min.at"].isoformat() == "1970-01-01T00:00:01.500000+00:00"
         assert action["max.at"].isoformat() == "1970-01-01T00:00:01.501000+00:00"
+
+
+class TestSchemaEvolution:
+    def test_a_table_gets_the_columns_that_it_has_not(self, table: Path) -> None:
+        run = Run(table, grows=True).fence()
+        run.committer.commit([run.writer.deliver(task(0), content(0, note=pa.array(["x"] * 10)))])
+        run.sink.fits([("id", "bigint"), ("new", "string")])
+
+        more = content(1, more=pa.array([1.5] * 10))
+        (outcome,) = run.committer.commit([run.writer.deliver(task(1), more)])
+        (last,) = run.send(2)
+
+        assert [outcome.outcome, last.outcome] == [AttemptOutcome.DELIVERED] * 2
+        rows = DeltaTable(table).to_pyarrow_dataset().to_table(use_threads=False).sort_by("id").to_pylist()
+        assert rows[0] == {"id": 0, "note": "x", "more": None}
+        assert rows[10] == {"id": 10, "note": None, "more": 1.5}
+        assert rows[29] == {"id": 29, "note": None, "more": None}
+        assert run.receipted == [0, 1, 2]
+
+    def test_rows_that_do_not_fit_even_so_add_nothing(self, table: Path) -> None:
+        run = Run(table, grows=True).fence()
+        run.committer.commit([run.writer.deliver(task(0), content(0, note=pa.array(["x"] * 10)))])
+        version = DeltaTable(table).version()
+
+        columns = {"more": pa.array([1] * 10), "NOTE": pa.array(["x"] * 10)}
+        outcome = run.writer.deliver(task(1), content(1, **columns))
+
+        assert outcome.error is not None
+        assert "NOTE differs from the table's note in case alone" in outcome.error.message
+        assert DeltaTable(table).version() == version
+
+    def test_two_that_add_columns_at_once_both_deliver(self, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        one, two = Run(table, grows=True).fence(), Run(table, ledger="another", grows=True).fence()
+        one.send(0)
+        mine = one.writer.deliver(task(1), content(1, a=pa.array([1] * 10)))
+        theirs = two.writer.deliver(task(2), content(2, b=pa.array([2] * 10)))
+        with monkeypatch.context() as patch:
+            rival = once(lambda: two.committer.commit([theirs]))
+            patch.setattr(delta_table, "add_columns", before(delta_table.add_columns, rival))
+            (outcome,) = one.committer.commit([mine])
+
+        assert outcome.outcome is AttemptOutcome.DELIVERED
+        rows = DeltaTable(table).to_pyarrow_dataset().to_table(use_threads=False).sort_by("id").to_pylist()
+        assert (rows[10], rows[20]) == ({"id": 10, "b": None, "a": 1}, {"id": 20, "b": 2, "a": None})
 
 
 class TestDeadLetters:

@@ -345,6 +345,11 @@ def test_dead_letters_of_a_delta_table_are_beside_it() -> None:
             {"sink": "files", "path": "/dead"},
             "the JSON lines under /dead/orders",
         ),
+        (
+            {"type": "iceberg", "connection": "lake", "table": "shop.orders"},
+            {},
+            "the JSON lines beside the location of table shop.orders, catalog lake",
+        ),
     ],
 )
 def test_a_person_is_told_of_another_place_for_dead_letters(

@@ -173,6 +173,16 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         ("connection: lake, ", "", "3: sink: type: postgres needs connection"),
         ("table: orders}\n", "table: orders, mode: upsert}\n", "3: sink: mode: upsert needs key"),
         (
+            "table: orders}\n",
+            "table: orders, schema_evolution: add_columns}\n",
+            "3: sink: schema_evolution: add_columns is not supported by the postgres sink",
+        ),
+        (
+            "type: postgres, connection: lake, table: orders}\n",
+            "type: iceberg, connection: lake, table: orders}\n",
+            "3: sink: the table of an iceberg sink is namespace.table",
+        ),
+        (
             "type: postgres, connection: lake",
             "type: delta, path: /t, key: [id], mode: upsert",
             "3: sink: mode: upsert is",

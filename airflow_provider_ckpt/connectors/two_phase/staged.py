@@ -2,62 +2,36 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake.transaction import AddAction
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A parquet file in the table's directory.
-
-    :param name: relative to the table
-    :param size: bytes
-    :param modified: modification time in ms since the epoch
-    :param stats: Delta's statistics, as JSON text
-    """
-
-    name: str
-    size: int
-    modified: int
-    stats: str
-
-    def add(self) -> AddAction:
-        """The action that makes the file part of the table."""
-        from deltalake.transaction import AddAction
-
-        return AddAction(self.name, self.size, {}, self.modified, True, self.stats)
-
 
 @dataclass(frozen=True)
 class Staged:
     """One staged batch.
 
-    :param file: its rows, or None if it has none
+    :param name: of what was staged, as nothing else was ever called; None if the batch has no rows
+    :param files: its rows: data files as the table format describes them; ``path`` is relative to the table or absolute
     :param letters: path of its dead letters, or None
-    :param schema_text: the rows' Arrow schema, serialized, in base64; None if the batch came without columns
+    :param schema: of the rows, as the table format writes it down; None if the batch came without columns
     """
 
     range: Range
     bound: int | None
     verdict: Verdict
     counts: Counts
-    file: DataFile | None
+    name: str | None
+    files: Sequence[Mapping[str, Any]]
     letters: str | None
-    schema_text: str | None
+    schema: str | None
 
     @classmethod
     def of(cls, outcome: Outcome) -> Staged:
@@ -68,7 +42,8 @@ class Staged:
             data["bound"],
             Verdict(data["verdict"]),
             Counts(**data["counts"]),
-            DataFile(**data["file"]) if data["file"] else None,
+            data["name"],
+            data["files"],
             data["letters"],
             data["schema"],
         )
@@ -80,33 +55,20 @@ class Staged:
             "bound": self.bound,
             "verdict": self.verdict.value,
             "counts": self.counts.to_json(),
-            "file": asdict(self.file) if self.file else None,
+            "name": self.name,
+            "files": [dict(file) for file in self.files],
             "letters": self.letters,
-            "schema": self.schema_text,
+            "schema": self.schema,
         }
         return Outcome(task.key, task.attempt, AttemptOutcome.STAGED, letters=letters, staged=data)
 
-    @property
-    def name(self) -> str | None:
-        """The data file's name."""
-        return self.file.name if self.file else None
-
-    @cached_property
-    def schema(self) -> pa.Schema | None:
-        """The rows' Arrow schema."""
-        import pyarrow as pa
-
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema_text))) if self.schema_text else None
+    def data(self, table: Path) -> list[Path]:
+        """The data files that were staged."""
+        return [table / file["path"] for file in self.files]
 
     def paths(self, table: Path, *, letters: bool = True) -> list[Path]:
         """The files that were staged, with or without the dead letters."""
-        data = [table / self.file.name] if self.file else []
-        return [*data, Path(self.letters)] if letters and self.letters else data
-
-
-def schema_text(schema: pa.Schema) -> str:
-    """An Arrow schema as JSON can carry it."""
-    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+        return [*self.data(table), Path(self.letters)] if letters and self.letters else self.data(table)
 
 
 def discard(paths: Iterable[Path]) -> None:
@@ -119,7 +81,8 @@ def discard(paths: Iterable[Path]) -> None:
 class StagedWave:
     """The outcomes of one wave: which still wait for their commit, and what became of the others.
 
-    ``waiting`` is in the order of the batches' keys; ``attempted`` are those that some commit of this wave named.
+    ``waiting`` is in the order of the batches' keys; ``attempted`` are those that some commit of this wave named, which
+    may still take effect wherever that is not yet known.
     """
 
     def __init__(self, outcomes: Sequence[Outcome]) -> None:
@@ -142,9 +105,9 @@ class StagedWave:
         return {o.key.partition for o in self._outcomes.values() if o.outcome is AttemptOutcome.FAILED}
 
     @property
-    def schema(self) -> pa.Schema | None:
+    def schema(self) -> str | None:
         """The columns of the first batch that has rows, else of the first that knows its columns."""
-        waiting = sorted(self.waiting.values(), key=lambda staged: staged.file is None)
+        waiting = sorted(self.waiting.values(), key=lambda staged: staged.name is None)
         return next((staged.schema for staged in waiting if staged.schema is not None), None)
 
     def receipted(self, index: int, receipt: Receipt, *, ours: bool) -> None:

@@ -1,13 +1,13 @@
-"""Receipts of the delta sink: a chain of immutable nodes whose head is a ``txn`` action of the table.
+"""Receipts of a two-phase sink: a chain of immutable nodes whose head the table names.
 
-A ``txn`` action holds one number per application id, but a receipt also has a range, counts and an attempt. So each
-commit first writes a *node*, durably, under a number that was never used: its receipts, and the number of the node
-before it, as read from the very handle that commits. The commit then sets the version of
-``<ledger>:<pipeline>:receipts`` to that number, in the same atomic log entry that adds the data files. So:
+A table has room for one number a pipeline (Delta: a ``txn`` action; Iceberg: a table property), but a receipt also has
+a range, counts and an attempt. So each commit first writes a *node*, durably, under a number that was never used: its
+receipts, and the number of the node before it, as read from the very version of the table that it builds on. The
+commit then makes that number the head, in the same atomic step that adds the data files. So:
 
-- The ``txn`` action alone arbitrates. A node counts if and only if the head reaches it; a node whose commit was lost,
-  or lost the race, is reached by nobody and can be ignored, whatever it says and however many attempts wrote one.
-- Every receipt can always be read back: ``txn`` actions go into Delta's checkpoints, so they outlive log clean-up.
+- The head alone arbitrates. A node counts if and only if the head reaches it; a node whose commit was lost, or lost
+  the race, is reached by nobody and can be ignored, whatever it says and however many attempts wrote one.
+- Every receipt can always be read back, and what the table itself holds of us does not grow.
 - It says which batches are done, not up to where: a batch skipped in the ledger leaves no hole to get stuck on.
 
 A node also sums up, per generation and partition, the highest seq and range end of all nodes up to it, so a search
@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ckpt.connectors.delta.layout import Layout
 from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
+from airflow_provider_ckpt.connectors.two_phase.layout import Layout
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import SinkError
 from airflow_provider_ckpt.core.receipts import Known
@@ -34,7 +34,10 @@ _CHANCE_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A receipt, and the data file that was added with it, if any."""
+    """A receipt.
+
+    :param file: the name of what was staged and became part of the table with it (:attr:`Staged.name`), if anything
+    """
 
     receipt: Receipt
     file: str | None
@@ -54,7 +57,7 @@ class Node:
 
 
 class Receipts:
-    """Reads and extends the chain of one pipeline; what is the head is for the caller to say, from a table handle."""
+    """Reads and extends the chain of one pipeline; the caller says what its head is, from a version of the table."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -63,7 +66,7 @@ class Receipts:
     def append(self, previous: int | None, entries: Sequence[Entry]) -> int:
         """Write a node durably and give its number, to be committed as the new head.
 
-        :param previous: the head on the handle that will commit
+        :param previous: the head at the version that the commit builds on
         :raises OSError: if the file system fails; then nothing is left behind
         """
         reach = dict(self._node(previous).reach) if previous is not None else {}
@@ -110,6 +113,15 @@ class Receipts:
             found += [r for r in receipts if not is_known(r.key.generation, r.key.partition, r.range.end)]
         return sorted(found, key=lambda receipt: receipt.key)
 
+    def committed(self, head: int | None, *, since: int) -> set[str]:
+        """The names of all that was staged and committed, by this epoch or later ones."""
+        names: set[str] = set()
+        for node in self._walk(head):
+            if all(entry.receipt.epoch < since for entry in node.entries):
+                break
+            names.update(entry.file for entry in node.entries if entry.file is not None)
+        return names
+
     def _walk(self, head: int | None) -> Iterator[Node]:
         while head is not None:
             node = self._node(head)
@@ -124,7 +136,7 @@ class Receipts:
             node = _parse(json.loads(path.read_bytes()))
         except (FileNotFoundError, ValueError, KeyError) as error:
             raise SinkError(
-                f"the receipts that the table {self._layout.table} names in its log are missing or damaged: {path}.",
+                f"the receipts that the table {self._layout.table} names are missing or damaged: {path}.",
                 pipeline=self._layout.pipeline,
                 hint="Restore that file from a backup; without it nobody can tell which batches are in the table.",
             ) from error

@@ -1,0 +1,86 @@
+"""A Delta table at one version, or at none: what the two phases ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.delta import table as delta_table
+from airflow_provider_ckpt.connectors.delta.column_types import misfits, schema_of
+from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
+from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
+from airflow_provider_ckpt.connectors.two_phase.staged import Staged
+from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
+from airflow_provider_ckpt.core.errors import SinkError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable, Field
+
+
+class DeltaVersion(TableVersion):
+    """See the module.
+
+    :param table: a handle, or None while there is no table
+    :param grows: whether rows may be without some of its columns
+    """
+
+    layout: DeltaLayout
+
+    def __init__(self, layout: DeltaLayout, table: DeltaTable | None, *, grows: bool = False) -> None:
+        super().__init__(layout)
+        self.table = table
+        self._grows = grows
+
+    @property
+    def head(self) -> int | None:
+        """The version of our application id for receipts; such actions outlive log clean-up."""
+        return self.table.transaction_version(self.layout.receipts_app) if self.table is not None else None
+
+    @property
+    def committed_epoch(self) -> int:
+        """The highest epoch that the table's log knows."""
+        return (self.table.transaction_version(self.layout.epoch_app) or 0) if self.table is not None else 0
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch fenced so far; the fence files are read now, after the handle was opened."""
+        files = self.layout.fences.iterdir() if self.layout.fences.is_dir() else ()
+        return max(self.committed_epoch, max((int(file.name) for file in files if file.name.isdecimal()), default=0))
+
+    def refuse_misfit(self, staged: Staged) -> None:
+        """See :meth:`TableVersion.refuse_misfit`."""
+        if staged.name is None or staged.schema is None or self.table is None:
+            return
+        problems = misfits(self.table, schema_of(staged.schema), may_lack=self._grows)
+        if problems:
+            raise misfit_error(f"the Delta table {self.layout.table}", problems)
+
+    def lacks(self, schema: str) -> list[Field]:
+        """The columns that rows have and the table has not, unless they could not be added."""
+        from deltalake import Schema
+
+        gets = schema_of(schema)
+        if self.table is None or misfits(self.table, gets, may_lack=True, may_add=True):
+            return []
+        known = {field.name for field in self.table.schema().fields}
+        return [field for field in Schema.from_arrow(gets).fields if field.name not in known]
+
+    def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> None:
+        """See :meth:`TableVersion.commit`."""
+        from deltalake.exceptions import DeltaError
+        from deltalake.transaction import AddAction
+
+        if self.table is None:
+            raise SinkError(f"there is no Delta table at {self.layout.table} to commit to.")
+        actions = [
+            AddAction(file["path"], file["size"], {}, file["modified"], True, file["stats"])
+            for staged in added
+            for file in staged.files
+        ]
+        transactions = {self.layout.epoch_app: epoch, self.layout.receipts_app: head}
+        try:
+            delta_table.commit(self.table, self.layout.table, actions, transactions, {"ckpt": dict(note)})
+        except (DeltaError, OSError) as error:
+            if not delta_table.moved(self.table, self.layout.table):
+                doing = f"commit to the Delta table {self.layout.table}"
+                raise delta_table.delta_error(error, doing) from error

@@ -1,0 +1,142 @@
+"""The Iceberg catalog that an Airflow connection names, and what goes wrong with it in our vocabulary.
+
+The connection's extra holds the catalog's properties as the Iceberg library wants them (``uri``, ``warehouse``,
+``type`` and so on), and ``name``, the catalog's name. Secrets may stand in the login and password instead.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from airflow_provider_ckpt.connectors.files.local import io_error
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SinkError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+_NAME = "name"
+_DEFAULT_NAME = "default"
+_DURABLE = {"py-io-impl": "airflow_provider_ckpt.connectors.iceberg.durable.DurableFileIO"}
+_SECRETS = ("password", "secret", "token", "credential", "key")
+_FORBIDDEN = ("UnauthorizedError", "ForbiddenError", "OAuthError", "AuthorizationExpiredError")
+
+_MISTAKES = ("ArgumentError", "NoSuchModuleError", "NoSuchPropertyException")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CatalogAddress:
+    """A catalog's name and properties; never printed, since they hold secrets.
+
+    :param secrets: what no message may show
+    """
+
+    name: str
+    properties: Mapping[str, str]
+    secrets: tuple[str, ...]
+
+    @classmethod
+    def of(cls, connection: Connection) -> CatalogAddress:
+        """What a connection says.
+
+        :raises ConfigError: if it names no catalog
+        """
+        extra = {str(key): _text(value) for key, value in connection.extra.items() if value is not None}
+        name = extra.pop(_NAME, _DEFAULT_NAME)
+        if "uri" not in extra and "type" not in extra and "py-catalog-impl" not in extra:
+            raise ConfigError(
+                f"the connection {connection.id!r} names no Iceberg catalog.",
+                hint='Put its properties into the extra, such as {"type": "sql", "uri": …, "warehouse": …}.',
+            )
+        properties = {**_DURABLE, **extra}
+        if "uri" in extra:
+            properties |= _with_login(extra["uri"], connection)
+        secrets = [value for key, value in properties.items() if any(word in key.lower() for word in _SECRETS)]
+        written = _password_in(properties.get("uri", ""))
+        secrets += [connection.password or "", written, unquote(written)]
+        return cls(name, properties, tuple({secret for secret in secrets if secret}))
+
+    def open(self) -> Catalog:
+        """The catalog, opened.
+
+        :raises SinkError: if it cannot be reached
+        :raises ConfigError: if its properties do not hold
+        """
+        from pyiceberg.catalog import load_catalog
+
+        try:
+            return load_catalog(self.name, **self.properties)
+        except ModuleNotFoundError as error:
+            raise self._refused(error, "Install what the catalog needs.") from error
+        except failures() as error:
+            if isinstance(error, ValueError) or type(error).__name__ in _MISTAKES:
+                raise self._refused(error, "Correct the connection's extra.") from error
+            raise self.error(error, f"open the Iceberg catalog {self.name!r}") from error
+
+    def error(self, error: Exception, doing: str) -> CkptError:
+        """An error of the Iceberg library, or of what it is built on, as ours; without secrets.
+
+        :param doing: what was being done, to what
+        """
+        if isinstance(error, OSError) and error.errno is not None:
+            return io_error(error, doing)
+        message = f"cannot {doing}: {self._plain(error)}."
+        if type(error).__name__ in _FORBIDDEN:
+            return SinkError(message, whole=True, hint="Correct the connection's secrets, or what they may do.")
+        if isinstance(error, ValueError | NotImplementedError):
+            return SinkError(message)
+        return SinkError(message, recoverable=True, whole=True)
+
+    def _refused(self, error: Exception, hint: str) -> ConfigError:
+        return ConfigError(f"the Iceberg catalog {self.name!r} cannot be opened: {self._plain(error)}.", hint=hint)
+
+    def _plain(self, error: Exception) -> str:
+        text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What the Iceberg library raises, and what it lets through from below.
+
+    Its SQL catalog is built on SQLAlchemy, which we do not import; whoever sees its errors has it loaded.
+    """
+    from pyiceberg import exceptions
+
+    own = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    below = sys.modules.get("sqlalchemy.exc")
+    return (*own, OSError, ValueError, NotImplementedError, *([below.SQLAlchemyError] if below is not None else []))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _with_login(uri: str, connection: Connection) -> dict[str, str]:
+    """The properties that carry the connection's login and password, in the way of the catalog's kind."""
+    scheme, mark, rest = uri.partition("://")
+    password = quote(connection.password or "", safe="")
+    if scheme in ("http", "https"):
+        if not connection.password:
+            return {}
+        login = f"{connection.login}:" if connection.login else ""
+        return {"credential" if login else "token": login + connection.password}
+    if scheme in ("postgres", "postgresql"):
+        scheme = "postgresql+psycopg2"
+    authority, slash, path = rest.partition("/")
+    user, _, host = authority.rpartition("@")
+    user = user or quote(connection.login or "", safe="")
+    if user and ":" not in user and password:
+        user += f":{password}"
+    authority = f"{user}@{host}" if user and host else authority
+    return {"uri": f"{scheme}{mark}{authority}{slash}{path}"}
+
+
+def _password_in(uri: str) -> str:
+    authority = uri.partition("://")[2].partition("/")[0]
+    return authority.rpartition("@")[0].partition(":")[2]

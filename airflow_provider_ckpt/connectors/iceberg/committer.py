@@ -1,0 +1,40 @@
+"""Iceberg sink, second phase: one snapshot a wave; see ``two_phase/committer.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
+from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
+from airflow_provider_ckpt.connectors.two_phase.staged import StagedWave
+from airflow_provider_ckpt.core.errors import SinkError
+from airflow_provider_ckpt.core.wave import Outcome
+
+
+class IcebergCommitter(TableCommitter):
+    """Commits staged batches to an Iceberg table, and gives it their columns if it has none yet."""
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        super().__init__(pipeline, context)
+        self._address = TableAddress(pipeline, connection, context)
+
+    def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
+        """See :meth:`Committer.commit`."""
+        with closing(self._address):
+            return super().commit(staged)
+
+    def _open(self, wave: StagedWave) -> IcebergVersion:
+        from pyiceberg.schema import Schema
+
+        table = self._address.load()
+        if table is None:
+            raise SinkError(
+                f"the Iceberg table {self._address.name} is gone, and the fence with it.",
+                hint="The fence is raised before anything is sent; start a new run.",
+            )
+        schema = Schema.model_validate_json(wave.schema) if wave.schema is not None else None
+        return IcebergVersion(self._address, table, schema)

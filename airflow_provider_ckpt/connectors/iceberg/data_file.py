@@ -1,0 +1,189 @@
+"""Data files of an Iceberg table: rows split by partition, each part written durably with the statistics of its footer.
+
+What a lane writes is described as JSON, so that the commit need not open the file again.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow_provider_ckpt.connectors.files.local import make_directory, sync_directory, sync_file
+from airflow_provider_ckpt.connectors.protocols import POSITION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import PrimitiveType
+
+_BOUNDS = ("lower_bounds", "upper_bounds")
+_BY_FIELD = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+
+
+def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[list[Any], pa.Table]]:
+    """The rows of each partition, in their order, and the partition's values.
+
+    Transforms are applied to distinct values, by the library's own plain functions, which exist for every transform.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    if spec.is_unpartitioned() or not rows.num_rows:
+        yield [], rows
+        return
+    values: list[list[Any]] = []
+    codes: list[Any] = []
+    for field in spec.fields:
+        encoded = _distinct(rows, field, schema)
+        transform = field.transform.transform(schema.find_type(field.source_id))
+        known: dict[Any, int] = {}
+        numbers = [known.setdefault(transform(value), len(known)) for value in encoded.dictionary.to_pylist()]
+        values.append(list(known))
+        codes.append(np.array(numbers)[encoded.indices.to_numpy(zero_copy_only=False)])
+    groups, members, sizes = np.unique(np.stack(codes), axis=1, return_inverse=True, return_counts=True)
+    in_order = np.argsort(members.reshape(-1), kind="stable")
+    for group, part in zip(groups.T, np.split(in_order, np.cumsum(sizes)[:-1]), strict=True):
+        yield [of_field[code] for of_field, code in zip(values, group, strict=True)], rows.take(pa.array(part))
+
+
+def beyond_partitions(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[str, int]]:
+    """The column and position of each record whose date or instant a transform cannot take: a year beyond 1 to 9999."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyiceberg.transforms import TimeTransform
+
+    for field in spec.fields:
+        if not isinstance(field.transform, TimeTransform) or _source(field, schema) not in rows.column_names:
+            continue
+        encoded = _distinct(rows, field, schema)
+        transform = field.transform.transform(schema.find_type(field.source_id))
+        bad = [code for code, value in enumerate(encoded.dictionary.to_pylist()) if not _taken(transform, value)]
+        if bad:
+            found = pc.is_in(encoded.indices, pa.array(bad, encoded.indices.type))
+            for position in rows.column(POSITION).filter(found).to_pylist():
+                yield _source(field, schema), position
+
+
+def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Write rows durably, and describe the file.
+
+    :param schema: of the rows, all of its columns in order; its field ids go into the file
+    :param properties: the table's, which say what statistics it wants
+    :raises OSError: if the file system fails
+    """
+    import pyarrow.parquet as pq
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    target = schema_to_pyarrow(schema)
+    make_directory(path.parent)
+    pq.write_table(
+        rows.cast(target),
+        path,
+        compression="zstd",
+        store_schema=False,
+        store_decimal_as_integer=True,
+    )
+    sync_file(path)
+    sync_directory(path.parent)
+    found = _statistics(pq.read_metadata(path), schema, properties)
+    for name in _BOUNDS:
+        found[name] = {key: base64.b64encode(value).decode() for key, value in found[name].items()}
+    return {"size": path.stat().st_size, "statistics": found}
+
+
+def partition_texts(values: Sequence[Any], spec: PartitionSpec, schema: Schema) -> list[str | None]:
+    """A partition's values as JSON can carry them; :func:`data_file` reads them back."""
+    from pyiceberg.conversions import to_bytes
+
+    return [
+        None if value is None else base64.b64encode(to_bytes(kind, value)).decode()
+        for kind, value in zip(_kinds(spec, schema), values, strict=True)
+    ]
+
+
+def data_file(described: Mapping[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
+    """The manifest's entry of a file that a lane described."""
+    from pyiceberg.conversions import from_bytes
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    statistics = dict(described["statistics"])
+    for name in _BY_FIELD:
+        statistics[name] = {int(key): value for key, value in statistics[name].items()}
+    for name in _BOUNDS:
+        statistics[name] = {int(key): base64.b64decode(value) for key, value in statistics[name].items()}
+    values = [
+        None if text is None else from_bytes(kind, base64.b64decode(text))
+        for kind, text in zip(_kinds(spec, schema), described["partition"], strict=True)
+    ]
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=described["location"],
+        file_format=FileFormat.PARQUET,
+        partition=Record(*values),
+        file_size_in_bytes=described["size"],
+        sort_order_id=None,
+        spec_id=spec.spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics,
+    )
+
+
+def _kinds(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
+    """The types of a partition's values; transforms yield nothing nested."""
+    return [cast("PrimitiveType", field.field_type) for field in spec.partition_type(schema).fields]
+
+
+def _statistics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
+    """As the library takes them from a footer; without bounds of times where Python has no value for one."""
+    from pyiceberg.io.pyarrow import (
+        MetricModeTypes,
+        MetricsMode,
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+    )
+    from pyiceberg.types import DateType, TimestampType, TimestamptzType
+
+    plan, columns = compute_statistics_plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)
+    try:
+        return data_file_statistics_from_parquet_metadata(footer, plan, columns).to_serialized_dict()
+    except (OverflowError, ValueError):
+        for number, column in plan.items():
+            if isinstance(column.iceberg_type, DateType | TimestampType | TimestamptzType):
+                plan[number] = replace(column, mode=MetricsMode(MetricModeTypes.COUNTS))
+        return data_file_statistics_from_parquet_metadata(footer, plan, columns).to_serialized_dict()
+
+
+def _source(field: PartitionField, schema: Schema) -> str:
+    """The name of the column that a partition's value is made from."""
+    return schema.find_column_name(field.source_id) or field.name
+
+
+def _distinct(rows: pa.Table, field: PartitionField, schema: Schema) -> pa.DictionaryArray:
+    """The values that a transform is to be applied to, each once, and which row has which."""
+    return _physical(rows.column(_source(field, schema)).combine_chunks()).dictionary_encode(null_encoding="encode")
+
+
+def _taken(transform: Callable[[Any], Any], value: Any) -> bool:
+    try:
+        transform(value)
+    except (OverflowError, ValueError):
+        return False
+    return True
+
+
+def _physical(column: pa.Array) -> pa.Array:
+    """Dates and instants as the integers that transforms work on."""
+    import pyarrow as pa
+
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32())
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column

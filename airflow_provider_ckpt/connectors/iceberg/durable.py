@@ -1,0 +1,44 @@
+"""How files of an Iceberg table on a local file system are written: so that they survive a power cut.
+
+The Iceberg library loads this class by name (property ``py-io-impl``) and writes data about the table with it, which a
+catalog then names for good. Nobody else imports this module.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from airflow_provider_ckpt.connectors.files.local import make_directory, sync_directory
+
+
+class DurableFileIO(PyArrowFileIO):
+    """Writes local files durably, and all others as its base class does."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """A file to be written."""
+        scheme, _, path = self.parse_location(location, self.properties)
+        output = super().new_output(location)
+        return _DurableFile(location, path, output._filesystem) if scheme == "file" else output
+
+
+class _DurableFile(PyArrowFile):
+    def create(self, overwrite: bool = False) -> _Stream:
+        return _Stream(Path(self._path), overwrite=overwrite)
+
+
+class _Stream(io.BufferedWriter):
+    def __init__(self, path: Path, *, overwrite: bool) -> None:
+        self._place = path
+        make_directory(path.parent)
+        super().__init__(io.FileIO(path, "wb" if overwrite else "xb"))
+
+    def close(self) -> None:
+        if not self.closed:
+            self.flush()
+            os.fsync(self.fileno())
+            super().close()
+            sync_directory(self._place.parent)

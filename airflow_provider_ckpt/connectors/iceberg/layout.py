@@ -1,0 +1,45 @@
+"""What is the iceberg sink's own beside the shared layout: the two table properties of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX, Layout
+
+_PREFIX = "ckpt:"
+_EPOCH = ":epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergLayout(Layout):
+    """Paths and property names of one pipeline of one ledger at one Iceberg table."""
+
+    @property
+    def epoch_property(self) -> str:
+        """The property that holds the epoch; every commit of ours sets it."""
+        return f"{_PREFIX}{self.ledger}:{self.pipeline}{_EPOCH}"
+
+    @property
+    def head_property(self) -> str:
+        """The property that holds the number of the newest receipt node."""
+        return f"{_PREFIX}{self.ledger}:{self.pipeline}:receipts"
+
+    @property
+    def swept(self) -> Path:
+        """The file that holds the epoch up to which orphans were removed."""
+        return self.own / "swept"
+
+    @property
+    def staging(self) -> str:
+        """The directory of the pipeline's data files, below that of the table's; one in it for each epoch."""
+        return DATA_PREFIX + sha256(f"{self.ledger}:{self.pipeline}".encode()).hexdigest()[:16]
+
+
+def ledgers(properties: Iterable[str], pipeline: str) -> frozenset[str]:
+    """Every ledger that ever fenced a pipeline at the table that has these properties."""
+    end = f":{pipeline}{_EPOCH}"
+    found = (name for name in properties if name.startswith(_PREFIX) and name.endswith(end))
+    return frozenset(name[len(_PREFIX) : -len(end)] for name in found)

@@ -1,0 +1,111 @@
+"""Iceberg sink, controlling half: what is in the table of this pipeline, and the fence.
+
+A batch is delivered in two phases: a lane stages files (``writer.py``), the process that called Spark commits them
+once a wave (``committer.py``). What makes that exactly once is told in ``two_phase/`` and in ``version.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.files.local import check_writable
+from airflow_provider_ckpt.connectors.iceberg.fence import fence
+from airflow_provider_ckpt.connectors.iceberg.layout import ledgers
+from airflow_provider_ckpt.connectors.iceberg.supported import refuse_unsupported, rows
+from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_place
+from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
+from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.errors import ConfigError, SinkError
+from airflow_provider_ckpt.core.letters import AttemptKey, Replay
+from airflow_provider_ckpt.core.receipts import Known
+
+
+class IcebergSink:
+    """An Iceberg table on a local or mounted file system, in any catalog; see :class:`Sink`.
+
+    :param pipeline: ``sink.table`` names the table, which is created if it does not exist
+    :param connection: the catalog
+    """
+
+    exactly_once = True
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        self._context = context
+        self._address = TableAddress(pipeline, connection, context)
+
+    def check(self) -> None:
+        """Fail clearly if the catalog cannot be reached, or the table cannot be written."""
+        version = self._version()
+        if version is not None:
+            refuse_unsupported(version.table)
+            for place in (version.layout.table, version.layout.letters.directory):
+                check_writable(place, "sink.table")
+            return
+        warehouse = self._address.catalog.properties.get("warehouse")
+        if warehouse and "://" in warehouse:
+            local_place(warehouse, "the warehouse")
+
+    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
+        """See :meth:`Sink.fits`; while the table has no columns, everything does. Types are compared by each writer."""
+        version = self._version()
+        known = [field.name for field in version.schema.fields] if version is not None else []
+        unknown = [name for name, _ in columns if name not in known]
+        if known and unknown and not self._address.grows:
+            raise ConfigError(
+                f"Iceberg table {self._address.name} has no column {', '.join(unknown)}; it has {', '.join(known)}",
+                pipeline=self._context.pipeline,
+                hint="Name the table's columns in transform.select, or add them to the table.",
+            )
+
+    def claims(self) -> Claims:
+        """This ledger's fence, and every ledger that ever fenced this pipeline here."""
+        version = self._version()
+        if version is None:
+            return Claims()
+        return Claims(version.epoch, ledgers(version.table.properties, self._context.pipeline))
+
+    def fence(self, epoch: int) -> None:
+        """Shut out every older epoch; see ``fence.py``."""
+        fence(self._address, epoch)
+
+    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+        """What the table's property names as receipted and is news."""
+        version = self._version()
+        if version is not None:
+            yield from Receipts(version.layout).beyond(version.head, known)
+
+    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+        """The lines of each attempt's file; see :meth:`Sink.letters`."""
+        version = self._version()
+        if version is not None:
+            for source in sources:
+                yield from version.layout.letters.read(source)
+
+    def keep_replay(self, partition: str, replay: Replay) -> None:
+        """See :meth:`Sink.keep_replay`."""
+        version = self._version()
+        if version is None:
+            raise SinkError(f"there is no Iceberg table {self._address.name} to keep a replay at.")
+        version.layout.replays.keep(partition, replay)
+
+    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
+        """See :meth:`Sink.replays`."""
+        version = self._version()
+        return version.layout.replays.read(partitions) if version is not None else {}
+
+    def target_rows(self) -> int | None:
+        """The table's rows by its newest snapshot's summary, or None if that does not tell."""
+        version = self._version()
+        return rows(version.table) if version is not None else 0
+
+    def close(self) -> None:
+        """Let go of the catalog's connections."""
+        self._address.close()
+
+    def _version(self) -> IcebergVersion | None:
+        table = self._address.load()
+        return IcebergVersion(self._address, table) if table is not None else None

@@ -1,0 +1,121 @@
+"""An Iceberg table in its catalog: found, created, and opened at one version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress, failures
+from airflow_provider_ckpt.connectors.iceberg.layout import IcebergLayout
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+_NEW_TABLE = {
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+}
+"""Properties of a table that we create: many small commits leave few manifests and metadata files."""
+
+
+class TableAddress:
+    """The table that a pipeline's ``sink.connection`` and ``sink.table`` name; opens its catalog when first needed."""
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        if connection is None:
+            raise ConfigError("an iceberg sink needs sink.connection.", pipeline=pipeline.name)
+        self.name = pipeline.sink.table or ""
+        self.grows = pipeline.sink.grows
+        self.context = context
+        self._address = CatalogAddress.of(connection)
+        self._catalog: Catalog | None = None
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog.
+
+        :raises SinkError: if it cannot be reached
+        """
+        if self._catalog is None:
+            self._catalog = self._address.open()
+        return self._catalog
+
+    def load(self) -> Table | None:
+        """The table as it is now, or None if there is none.
+
+        :raises SinkError: if the catalog does not tell
+        """
+        from pyiceberg.exceptions import NoSuchTableError
+
+        try:
+            return self.catalog.load_table(self.name)
+        except NoSuchTableError:
+            return None
+        except failures() as error:
+            raise self.error(error, f"open the Iceberg table {self.name}") from error
+
+    def create(self) -> Table:
+        """The table, created without columns unless there is one; the first wave adds them.
+
+        So a fence can be committed before anybody knows what the rows will be like.
+        """
+        from pyiceberg.exceptions import NoSuchNamespaceError
+        from pyiceberg.schema import Schema
+
+        try:
+            try:
+                self.catalog.create_table(self.name, Schema(), properties=_NEW_TABLE)
+            except NoSuchNamespaceError:
+                self.catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
+                self.catalog.create_table(self.name, Schema(), properties=_NEW_TABLE)
+        except failures() as error:
+            if (table := self.load()) is not None:
+                return table  # somebody else was faster
+            raise self.error(error, f"create the Iceberg table {self.name}") from error
+        table = self.load()
+        if table is None:
+            raise ConfigError(f"the Iceberg table {self.name} was removed as soon as it was created.")
+        return table
+
+    def moved(self, table: Table) -> bool:
+        """Whether the table is no longer as this handle has it, or gone."""
+        fresh = self.load()
+        return fresh is None or fresh.metadata_location != table.metadata_location
+
+    def layout(self, table: Table) -> IcebergLayout:
+        """Where the pipeline's files are.
+
+        :raises ConfigError: if the table is not on a local file system
+        """
+        return IcebergLayout(local_place(table.location(), self.name), self.context.ledger, self.context.pipeline)
+
+    def error(self, error: Exception, doing: str) -> CkptError:
+        """An error of the catalog as ours."""
+        return self._address.error(error, doing)
+
+    def close(self) -> None:
+        """Let go of the catalog's connections."""
+        if self._catalog is not None:
+            self._catalog.close()
+            self._catalog = None
+
+
+def local_place(location: str, name: str) -> Path:
+    """A location as a local path.
+
+    :param name: whose it is, for the message
+    :raises ConfigError: if it is not local
+    """
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    scheme, _, path = PyArrowFileIO.parse_location(location)
+    if scheme != "file":
+        raise ConfigError(
+            f"{name} is at {location}; {scheme}:// locations are not supported, only local paths and file:// URLs.",
+            hint="Use a warehouse that every lane can reach as a directory, such as a shared mount.",
+        )
+    return Path(path)

@@ -1,0 +1,110 @@
+"""An Iceberg table at one version, and commits on it: at most one attempt each, and always a snapshot.
+
+A catalog does not compare whole tables. It accepts a commit if the snapshot that it names as the last one still is, and
+applies it to whatever else the table has become; properties that changed meanwhile go unnoticed. So every commit of
+ours, the fence's too, makes a snapshot (an empty one, if there are no rows), and whatever was prepared before it is
+refused. The library's own commit would then load the newest table and try again by itself (property
+``commit.retry.num-retries``), past a fence that it does not know of. It is therefore not used; nor is its clean-up,
+which takes a conflict as proof that nothing was committed, though an answer may have been lost on the way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.iceberg.catalog import failures
+from airflow_provider_ckpt.connectors.iceberg.columns import evolve, evolved, refuse_misfit
+from airflow_provider_ckpt.connectors.iceberg.data_file import data_file
+from airflow_provider_ckpt.connectors.iceberg.layout import IcebergLayout
+from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
+from airflow_provider_ckpt.connectors.two_phase.staged import Staged
+from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
+from airflow_provider_ckpt.core.errors import SinkError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+_NEVER_MERGED = "false"
+
+
+class IcebergVersion(TableVersion):
+    """See the module.
+
+    :param table: a handle; it is not refreshed
+    :param schema: of the rows that are to come, from which the table gets the columns that it has not, if it may
+    """
+
+    layout: IcebergLayout
+
+    def __init__(self, address: TableAddress, table: Table, schema: pa.Schema | Schema | None = None) -> None:
+        super().__init__(address.layout(table))
+        self.table = table
+        self.schema = evolved(table, schema, grows=address.grows)
+        self._address = address
+        self._rows = schema
+
+    @property
+    def head(self) -> int | None:
+        """What the table's property says."""
+        head = self.table.properties.get(self.layout.head_property)
+        return int(head) if head is not None else None
+
+    @property
+    def epoch(self) -> int:
+        """What the table's property says."""
+        return int(self.table.properties.get(self.layout.epoch_property, 0))
+
+    def refuse_misfit(self, staged: Staged) -> None:
+        """See :meth:`TableVersion.refuse_misfit`.
+
+        :raises SinkError: if the table was altered since, in a way that rows staged anew would fit
+        """
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+        from pyiceberg.schema import Schema
+
+        if staged.name is None or staged.schema is None:
+            return
+        schema = Schema.model_validate_json(staged.schema)
+        specs = {file["spec"] for file in staged.files}
+        if schema.as_struct() == self.schema.as_struct() and specs == {self.table.spec().spec_id}:
+            return
+        refuse_misfit(self._address.name, self.schema, schema_to_pyarrow(schema), grows=self._address.grows)
+        raise SinkError(
+            f"the Iceberg table {self._address.name} was altered while rows were on their way.",
+            recoverable=True,
+            hint="The batch is sent again.",
+        )
+
+    def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> None:
+        """See :meth:`TableVersion.commit`."""
+        properties = {self.layout.epoch_property: str(epoch), self.layout.head_property: str(head)}
+        short = {**note, "batches": len(added)}  # a snapshot's summary stays in the table's metadata until it expires
+        self._commit(properties, [file for staged in added for file in staged.files], short)
+
+    def commit_fence(self, epoch: int) -> None:
+        """Commit the epoch, without rows; returns as :meth:`commit` does."""
+        note = {"pipeline": self.layout.pipeline, "fence": epoch}
+        self._commit({self.layout.epoch_property: str(epoch)}, [], note)
+
+    def _commit(self, properties: dict[str, str], files: Sequence[Mapping[str, Any]], note: Mapping[str, Any]) -> None:
+        from pyiceberg.table.update import AssertTableUUID
+
+        name = self._address.name
+        try:
+            transaction = self.table.transaction()
+            evolve(transaction, self.table.schema(), self._rows, grows=self._address.grows)
+            transaction.set_properties(properties)
+            update_snapshot = transaction.update_snapshot(snapshot_properties={"ckpt": json.dumps(note)})
+            merged = self.table.properties.get("commit.manifest-merge.enabled") != _NEVER_MERGED
+            with update_snapshot.merge_append() if merged else update_snapshot.fast_append() as append:
+                for file in files:
+                    append.append_data_file(data_file(file, self.table.spec(), self.schema))
+            requirements = (*transaction._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid))
+            self.table._do_commit(transaction._updates, requirements)
+        except failures() as error:
+            if not self._address.moved(self.table):
+                raise self._address.error(error, f"commit to the Iceberg table {name}") from error

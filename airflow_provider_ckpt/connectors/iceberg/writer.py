@@ -1,0 +1,101 @@
+"""Iceberg sink, writing half: each batch's rows as data files, one a partition; see ``two_phase/writer.py``.
+
+A lane opens the table once, when its first batch comes. It lives for one wave, in which only a takeover can change
+what it reads there, and that shows when the wave is committed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.content import data_error
+from airflow_provider_ckpt.connectors.files.local import io_error
+from airflow_provider_ckpt.connectors.iceberg import data_file
+from airflow_provider_ckpt.connectors.iceberg.columns import (
+    complete,
+    evolved,
+    for_iceberg,
+    refuse_misfit,
+    without_position,
+)
+from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_place
+from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.layout import new_stem
+from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, Written, nulls
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
+from airflow_provider_ckpt.core.wave import BatchTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TIME_OVERFLOW = "22008"
+
+
+class IcebergWriter(TableWriter[IcebergVersion]):
+    """Stages batches for an Iceberg table; see the module.
+
+    :param pipeline: ``sink.table`` names the table
+    :param connection: the catalog
+    """
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        super().__init__(pipeline, context)
+        self._address = TableAddress(pipeline, connection, context)
+        self._version: IcebergVersion | None = None
+
+    def close(self) -> None:
+        """Let go of the catalog's connections."""
+        self._address.close()
+
+    def _fresh(self) -> IcebergVersion:
+        if self._version is None:
+            table = self._address.load()
+            if table is None:
+                raise SinkError(
+                    f"the sink's fence stands at no epoch: there is no Iceberg table {self._address.name}.",
+                    pipeline=self._context.pipeline,
+                    hint="The fence is raised before anything is sent; start a new run.",
+                )
+            self._version = IcebergVersion(self._address, table)
+        return self._version
+
+    def _fitting(self, rows: pa.Table, version: IcebergVersion) -> pa.Table:
+        rows = for_iceberg(rows)
+        if rows.num_rows and version.schema.fields:
+            columns = without_position(rows.schema)
+            refuse_misfit(self._address.name, version.schema, columns, grows=self._address.grows)
+        return rows
+
+    def _unfit(self, rows: pa.Table, version: IcebergVersion) -> dict[int, ErrorInfo]:
+        errors = nulls(rows, [field.name for field in version.schema.fields if field.required])
+        for name, position in data_file.beyond_partitions(rows, version.table.spec(), version.schema):
+            message = f"column {name} holds a time that the table's partitioning has no value for"
+            errors[position] = data_error(ErrorType.SINK, message, _TIME_OVERFLOW)
+        return errors
+
+    def _write(self, task: BatchTask, rows: pa.Table, version: IcebergVersion, written: list[Path]) -> Written:
+        table = version.table
+        schema = evolved(table, rows.schema, grows=self._address.grows)
+        text = schema.model_dump_json()
+        if not rows.num_rows:
+            return Written(schema=text)
+        rows = complete(rows, schema)
+        stem, spec = new_stem(task.key, task.attempt, self._context.epoch), table.spec()
+        files = []
+        place = f"{version.layout.staging}/{self._context.epoch}"
+        for number, (values, part) in enumerate(data_file.split(rows, spec, schema)):
+            location = table.location_provider().new_data_location(f"{place}/{stem}-{number}.parquet")
+            path = local_place(location, self._address.name)
+            written.append(path)
+            try:
+                described = data_file.write(path, part, schema, table.properties)
+            except OSError as error:
+                raise io_error(error, f"write {path}") from error
+            texts = data_file.partition_texts(values, spec, schema)
+            files.append(
+                {"path": str(path), "location": location, "spec": spec.spec_id, "partition": texts, **described}
+            )
+        return Written(stem, files, text)

@@ -1,0 +1,96 @@
+"""Types that table formats have in common: rows in the form they want, and how columns do not fit a table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def storable(rows: pa.Table, what: str) -> pa.Table:
+    """The rows as a table wants them: every column nullable, instants in microseconds of UTC.
+
+    :param what: the kind of table, for the message
+    :raises ConfigError: naming the columns whose type such a table does not have
+    """
+    import pyarrow as pa
+
+    schema = pa.schema([pa.field(field.name, plain(field.type)) for field in rows.schema])
+    refused = [f"{field.name} is {field.type}" for field in schema if not _known(field.type)]
+    if refused:
+        raise ConfigError(
+            f"{what} cannot hold these columns: {'; '.join(refused)}.",
+            hint="Cast them in transform.select, for example to string.",
+        )
+    return rows if rows.schema.equals(schema, check_metadata=True) else rows.cast(schema)
+
+
+def differences(
+    has: Mapping[str, str], gets: Mapping[str, str], *, may_lack: Collection[str] = (), may_add: bool = False
+) -> list[str]:
+    """How a table's columns and those of rows differ, column by column; empty if they do not.
+
+    :param has: the table's, name and type
+    :param may_lack: those of the table that rows need not have
+    :param may_add: whether rows may have others
+    """
+    problems = [f"{name} is missing ({has[name]})" for name in has if name not in gets and name not in may_lack]
+    if may_add:
+        known = {name.lower(): name for name in has}
+        alike = {name: known.get(name.lower()) for name in gets if name not in has}
+        problems += [f"{name} differs from the table's {other} in case alone" for name, other in alike.items() if other]
+    else:
+        problems += [f"{name} is not in the table ({gets[name]})" for name in gets if name not in has]
+    problems += [
+        f"{name} is {gets[name]}, the table's is {has[name]}"
+        for name in gets
+        if has.get(name, gets[name]) != gets[name]
+    ]
+    return problems
+
+
+def misfit_error(where: str, problems: Sequence[str]) -> ConfigError:
+    """What to raise or report when rows do not fit.
+
+    :param where: the table, as in ``the Delta table /data/t``
+    """
+    return ConfigError(
+        f"the rows do not fit {where}: {'; '.join(problems)}.",
+        hint="Correct transform.select, alter the table, or write to a new one.",
+    )
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """A type without what table formats do not tell apart: nullability, units and zones of instants."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC" if kind.tz else None)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, plain(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+    return kind
+
+
+def _known(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    is_ = pa.types
+    if is_.is_list(kind):
+        return _known(kind.value_type)
+    if is_.is_struct(kind):
+        return kind.num_fields > 0 and all(_known(field.type) for field in kind)
+    if is_.is_map(kind):
+        return _known(kind.key_type) and _known(kind.item_type)
+    simple = (
+        is_.is_boolean, is_.is_signed_integer, is_.is_float32, is_.is_float64, is_.is_decimal128, is_.is_date32,
+        is_.is_timestamp, is_.is_string, is_.is_large_string, is_.is_binary, is_.is_large_binary,
+    )  # fmt: skip
+    return any(test(kind) for test in simple)

@@ -1,0 +1,54 @@
+"""Where a two-phase sink keeps things at a table in a local or mounted directory.
+
+Inside it: data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with ``receipts/<number>.json`` and
+``replays/<partition>.json`` (a leading underscore hides it from readers and clean-up). Beside it are the dead letters
+(see ``files/letters.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from airflow_provider_ckpt.connectors.files.letters import LetterFiles, ReplayFiles
+from airflow_provider_ckpt.connectors.files.local import escape
+from airflow_provider_ckpt.core.batch import BatchKey
+
+OWN = "_ckpt"
+DATA_PREFIX = "ckpt-"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of one pipeline of one ledger at one table."""
+
+    table: Path
+    ledger: str
+    pipeline: str
+
+    @property
+    def own(self) -> Path:
+        """The pipeline's bookkeeping."""
+        return self.table / OWN / escape(self.ledger) / escape(self.pipeline)
+
+    def node(self, number: int) -> Path:
+        """The file of a receipt node."""
+        return self.own / "receipts" / f"{number:020d}.json"
+
+    @property
+    def replays(self) -> ReplayFiles:
+        """Which dead letters the side partitions send once more."""
+        return ReplayFiles(self.own / "replays", self.pipeline)
+
+    @property
+    def letters(self) -> LetterFiles:
+        """The dead letters beside the table."""
+        return LetterFiles(self.table, self.ledger, self.pipeline)
+
+
+def new_stem(key: BatchKey, attempt: int, epoch: int) -> str:
+    """How the names of a batch's data files begin: as nobody else's ever do."""
+    partition = re.sub(r"[^A-Za-z0-9]+", "-", key.partition)[:80]
+    return f"{DATA_PREFIX}{key.generation}-{partition}-{key.seq}-{attempt}-{epoch}-{uuid4().hex}"

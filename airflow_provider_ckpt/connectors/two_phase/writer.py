@@ -1,0 +1,160 @@
+"""The first phase: a lane stages each batch as data files and one file of dead letters, all durable.
+
+Nothing staged is part of the table until the commit (``committer.py``); what never gets there is ignored by every
+reader.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.content import Content, DeadLetter, data_error
+from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
+from airflow_provider_ckpt.connectors.two_phase.staged import Staged, discard
+from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Verdict
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError, SinkError
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_VERDICTS = {
+    Instruction.DELIVER: Verdict.DELIVERED,
+    Instruction.REJECT: Verdict.REJECTED,
+    Instruction.VOID: Verdict.VOID,
+}
+_NOT_NULL = "23502"
+
+V = TypeVar("V", bound=TableVersion)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The rows of a batch, written; see :class:`Staged`."""
+
+    name: str | None = None
+    files: Sequence[Mapping[str, Any]] = ()
+    schema: str | None = None
+
+
+class TableWriter(ABC, Generic[V]):
+    """Stages batches; see the module."""
+
+    def __init__(self, pipeline: Pipeline, context: SinkContext) -> None:
+        self._pipeline = pipeline
+        self._context = context
+        self._receipts: Receipts | None = None
+
+    @abstractmethod
+    def _fresh(self) -> V:
+        """The table to stage for."""
+
+    @abstractmethod
+    def _fitting(self, rows: pa.Table, version: V) -> pa.Table:
+        """The rows as the table format wants them.
+
+        :raises ConfigError: if they do not fit the table
+        """
+
+    @abstractmethod
+    def _unfit(self, rows: pa.Table, version: V) -> dict[int, ErrorInfo]:
+        """What is wrong with records that the table cannot take, by position."""
+
+    @abstractmethod
+    def _write(self, task: BatchTask, rows: pa.Table, version: V, written: list[Path]) -> Written:
+        """Write the rows durably, if there are any.
+
+        :param rows: without their positions
+        :param written: each file is added before it is begun
+        """
+
+    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+        """Stage the batch, unless it has its receipt already; see :class:`Writer`."""
+        try:
+            version = self._fresh()
+            version.refuse_unless_current(self._context.epoch)
+            self._receipts = self._receipts or Receipts(version.layout)
+            entry = self._receipts.find(version.head, [task.key]).get(task.key)
+            if entry is not None:
+                outcome = AttemptOutcome(entry.receipt.verdict.value)
+                return Outcome(task.key, task.attempt, outcome, entry.receipt, found=True)
+            return self._stage(task, content, version)
+        except FencedError:
+            raise
+        except CkptError as error:
+            return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error.info)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _stage(self, task: BatchTask, content: Content, version: V) -> Outcome:
+        rows, letters = self._fitting(content.rows, version), list(content.letters)
+        errors = self._unfit(rows, version) if rows.num_rows else {}
+        if errors:
+            rows = _without(rows, errors)
+            letters = sorted([*letters, *content.original(errors)], key=lambda letter: letter.position)
+        counts = content.counts(len(letters) - len(content.letters))
+        if not counts.balanced:
+            raise SinkError(
+                f"SumIdentity: of {counts.read} records read, {counts.delivered} are to be delivered, "
+                f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent.",
+                batch=str(task.key),
+            )
+        written: list[Path] = []
+        try:
+            letters_file = self._write_letters(task, letters, version, written) if letters else None
+            data = Written()
+            if rows.num_columns > 1:
+                data = self._write(task, rows.drop_columns([POSITION]), version, written)
+        except CkptError:
+            discard(written)
+            raise
+        staged = Staged(
+            task.range,
+            task.bound,
+            _VERDICTS[task.instruction],
+            counts,
+            data.name,
+            data.files,
+            letters_file,
+            data.schema,
+        )
+        return staged.outcome(task, Counter(letter.error.type.value for letter in letters))
+
+    def _write_letters(self, task: BatchTask, letters: list[DeadLetter], version: V, written: list[Path]) -> str:
+        retries = self._pipeline.dead_letter_queue.max_dlq_retries
+        path = version.layout.letters.write(task, self._context, letters, retries)
+        written.append(path)
+        return str(path)
+
+
+def nulls(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:
+    """What is wrong with records that have a null where the table allows none, by position.
+
+    :param names: of the columns that may not be null
+    """
+    import pyarrow.compute as pc
+
+    errors: dict[int, ErrorInfo] = {}
+    for name in names:
+        column = rows.column(name)
+        if column.null_count:
+            message = f"column {name} is NULL, and the table declares it NOT NULL"
+            for position in rows.column(POSITION).filter(pc.is_null(column)).to_pylist():
+                errors[position] = data_error(ErrorType.SINK, message, _NOT_NULL)
+    return errors
+
+
+def _without(rows: pa.Table, errors: Mapping[int, ErrorInfo]) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(errors), pa.int64()))))

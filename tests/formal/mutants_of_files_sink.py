@@ -1,0 +1,84 @@
+"""Defects in markers and fence of the files sink, caught by tests on real directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.formal.mutant import Mutant
+
+_FILES = "tests/integration/connectors/test_files_sink_commit.py"
+_HELD_UP = f"{_FILES}::TestRaces::test_a_writer_that_is_held_up_while_another_run_takes_over_claims_nothing"
+
+OF_FILES_SINK: Sequence[Mutant] = (
+    Mutant(
+        "files: a marker replaces the one that is there",
+        "connectors/files/receipts.py",
+        "            os.link(prepared, marker)\n",
+        "            os.replace(prepared, marker)\n",
+        test=f"{_FILES}::TestRaces::test_a_rival_that_claims_first_has_the_batch",
+    ),
+    Mutant(
+        "files: who loses a claim publishes all the same",
+        "connectors/files/writer.py",
+        "            discard(self._target, name)\n",
+        "            publish(self._target, replace(entry, file=name))\n",
+        test=f"{_FILES}::TestRaces::test_a_rival_that_claims_first_has_the_batch",
+    ),
+    Mutant(
+        "files: rows are seen before their marker",
+        "connectors/files/writer.py",
+        "        entry, ours = self._receipts.claim(receipt, name)\n",
+        '        publish(self._target, Entry(receipt, name, ""))\n'
+        "        entry, ours = self._receipts.claim(receipt, name)\n",
+        test=f"{_FILES}::TestInterruptions::test_a_batch_killed_anywhere_is_settled_by_the_next_run[os-link-False]",
+    ),
+    Mutant(
+        "files: receipts are told before their rows are seen",
+        "connectors/files/sink.py",
+        "        roll_forward(self._target, self._receipts)\n",
+        "",
+        test=f"{_FILES}::TestInterruptions::test_what_a_dead_lane_claimed_is_visible_once_its_receipt_is_read",
+    ),
+    Mutant(
+        "files: the fence leaves the older epochs' directories",
+        "connectors/files/gate.py",
+        "            if older < epoch:\n                _remove(",
+        "            if older > epoch:\n                _remove(",
+        test=f"{_HELD_UP}[os-link]",
+    ),
+    Mutant(
+        "files: a late fence does not look again",
+        "connectors/files/gate.py",
+        "    try:\n        refuse_if_fenced(target, epoch)\n    except FencedError:",
+        "    try:\n        pass\n    except FencedError:",
+        test=f"{_FILES}::TestRaces::test_of_two_that_take_over_at_once_the_newer_epoch_stays",
+    ),
+    Mutant(
+        "files: who reads receipts removes what is about to be claimed",
+        "connectors/files/staged.py",
+        "        elif entry is not None:\n",
+        "        else:\n",
+        test=f"{_FILES}::TestInterruptions::test_what_a_lane_is_about_to_claim_is_left_alone_by_who_reads_receipts",
+    ),
+    Mutant(
+        "files: a bundle is written over",
+        "connectors/files/receipts.py",
+        "        if path.exists():",
+        "        if False:",
+        test=f"{_FILES}::TestBundles::test_raising_a_fence_again_keeps_what_it_bundled",
+    ),
+    Mutant(
+        "files: markers are bundled before what they claimed is seen",
+        "connectors/files/sink.py",
+        "        sweep(self._target, self._receipts, epoch)\n        self._receipts.bundle(epoch)\n",
+        "        self._receipts.bundle(epoch)\n        sweep(self._target, self._receipts, epoch)\n",
+        test=f"{_FILES}::TestInterruptions::test_a_batch_killed_anywhere_is_settled_by_the_next_run[os-link-True]",
+    ),
+    Mutant(
+        "files: a bundle forgets how far those before it reach",
+        "connectors/files/receipts.py",
+        "        reach = dict(newest.reach) if newest is not None else {}\n",
+        "        reach = {}\n",
+        test=f"{_FILES}::TestBundles::test_a_bundle_tells_how_far_all_before_it_reach",
+    ),
+)

@@ -1,0 +1,87 @@
+"""Defects in commits and fence of the iceberg sink, caught by tests on real tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.formal.mutant import Mutant
+
+_ICEBERG = "tests/integration/connectors/test_iceberg_conformance.py::TestNewTable"
+_ICEBERG_FENCE = "tests/integration/connectors/test_iceberg_fence.py::TestFence"
+_ICEBERG_COMMIT = "tests/integration/connectors/test_iceberg_commit.py"
+
+OF_ICEBERG: Sequence[Mutant] = (
+    Mutant(
+        "iceberg: the fence is a property alone, and no snapshot",
+        "connectors/iceberg/version.py",
+        "            requirements = (*transaction._requirements,",
+        "            if not files:\n"
+        "                transaction = self.table.transaction().set_properties(properties)\n"
+        "            requirements = (*transaction._requirements,",
+        test=f"{_ICEBERG_FENCE}::test_a_commit_prepared_before_the_fence_is_refused",
+    ),
+    Mutant(
+        "iceberg: the library commits, and tries again by itself",
+        "connectors/iceberg/version.py",
+        "            self.table._do_commit(transaction._updates, requirements)\n",
+        "            transaction.commit_transaction()\n",
+        test=f"{_ICEBERG_FENCE}::test_a_commit_prepared_before_the_fence_is_refused",
+    ),
+    Mutant(
+        "iceberg: a conflict is taken as proof that nothing was committed, and its manifests are removed",
+        "connectors/iceberg/version.py",
+        "            self.table._do_commit(transaction._updates, requirements)\n",
+        "            self.table.metadata.properties['commit.retry.num-retries'] = '0'\n"
+        "            transaction.commit_transaction()\n",
+        test=f"{_ICEBERG_COMMIT}::TestInterruptions::test_an_error_after_the_commit_is_a_commit_and_deletes_nothing",
+    ),
+    Mutant(
+        "iceberg: a commit does not say what it builds on",
+        "connectors/iceberg/version.py",
+        "requirements = (*transaction._requirements, AssertTableUUID",
+        "requirements = (AssertTableUUID",
+        test=f"{_ICEBERG_FENCE}::test_a_commit_prepared_before_the_fence_is_refused",
+    ),
+    Mutant(
+        "iceberg: a table that was dropped and made anew is taken for the old one",
+        "connectors/iceberg/version.py",
+        "(*transaction._requirements, AssertTableUUID(uuid=self.table.metadata.table_uuid))",
+        "transaction._requirements",
+        test=f"{_ICEBERG_COMMIT}::TestRaces::test_a_table_that_is_made_anew_meanwhile_takes_no_rows_of_ours",
+    ),
+    Mutant(
+        "iceberg: an error of the commit is taken for a commit that did not happen",
+        "connectors/iceberg/version.py",
+        "            if not self._address.moved(self.table):\n",
+        "            if self.table:\n",
+        test=f"{_ICEBERG_COMMIT}::TestInterruptions::test_an_error_after_the_commit_is_a_commit_and_deletes_nothing",
+    ),
+    Mutant(
+        "iceberg: rows are committed without their receipts",
+        "connectors/iceberg/version.py",
+        "{self.layout.epoch_property: str(epoch), self.layout.head_property: str(head)}",
+        "{self.layout.epoch_property: str(epoch)}",
+        test=f"{_ICEBERG}::test_a_batch_is_delivered_with_its_receipt",
+    ),
+    Mutant(
+        "two phases: files of a commit whose fate is unknown are removed",
+        "connectors/two_phase/committer.py",
+        "            if index not in wave.attempted:\n",
+        "            if True:\n",
+        test=f"{_ICEBERG_COMMIT}::TestInterruptions::test_files_of_a_commit_that_may_still_come_are_kept",
+    ),
+    Mutant(
+        "iceberg: a running epoch's files are swept away",
+        "connectors/iceberg/orphans.py",
+        "first <= int(directory.name) < end:",
+        "first <= int(directory.name) <= end:",
+        test=f"{_ICEBERG_COMMIT}::TestOrphans::test_a_fence_removes_what_older_epochs_staged_and_never_committed",
+    ),
+    Mutant(
+        "iceberg: the sweep stops at the newest receipts",
+        "connectors/two_phase/receipts.py",
+        "            if all(entry.receipt.epoch < since for entry in node.entries):\n",
+        "            if names:\n",
+        test=f"{_ICEBERG_COMMIT}::TestOrphans::test_a_file_that_was_committed_is_never_an_orphan",
+    ),
+)

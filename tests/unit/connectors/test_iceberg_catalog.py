@@ -1,0 +1,62 @@
+"""How an Airflow connection becomes the properties of an Iceberg catalog, and what of it no message may show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress
+from airflow_provider_ckpt.connectors.protocols import Connection
+
+
+def address(login: str | None = None, password: str | None = None, **extra: Any) -> CatalogAddress:
+    """What a connection says."""
+    return CatalogAddress.of(Connection("lake", "generic", login=login, password=password, extra=extra))
+
+
+@pytest.mark.parametrize(
+    ("uri", "login", "password", "whole"),
+    [
+        ("sqlite:////data/catalog.db", None, None, "sqlite:////data/catalog.db"),
+        ("sqlite:////data/catalog.db", "me", "pw", "sqlite:////data/catalog.db"),
+        ("postgresql://db:5432/lake", "me", "p/w", "postgresql+psycopg2://me:p%2Fw@db:5432/lake"),
+        ("postgresql://me@db/lake", None, "pw", "postgresql+psycopg2://me:pw@db/lake"),
+        ("postgresql+psycopg2://me:other@db/lake", "you", "pw", "postgresql+psycopg2://me:other@db/lake"),
+        ("postgresql://db/lake", "me", None, "postgresql+psycopg2://me@db/lake"),
+    ],
+)
+def test_login_and_password_go_into_a_database_s_address(
+    uri: str, login: str | None, password: str | None, whole: str
+) -> None:
+    assert address(login, password, uri=uri).properties["uri"] == whole
+
+
+def test_a_rest_catalog_gets_them_as_its_credential_or_token() -> None:
+    assert address("id", "secret", uri="https://rest/").properties["credential"] == "id:secret"
+    assert address(None, "bearer", uri="https://rest/").properties["token"] == "bearer"
+    assert "token" not in address(uri="https://rest/").properties
+
+
+def test_the_extra_s_name_is_the_catalog_s_and_everything_else_a_property() -> None:
+    found = address(name="prod", type="sql", uri="sqlite://", pool_pre_ping=True, limit=3, nothing=None)
+
+    assert found.name == "prod"
+    assert (found.properties["pool_pre_ping"], found.properties["limit"]) == ("true", "3")
+    assert "name" not in found.properties
+    assert "nothing" not in found.properties
+    assert address(type="sql").name == "default"
+
+
+def test_files_are_written_durably_unless_the_connection_says_otherwise() -> None:
+    assert address(type="sql").properties["py-io-impl"].endswith("DurableFileIO")
+    assert address(type="sql", **{"py-io-impl": "x.Y"}).properties["py-io-impl"] == "x.Y"
+
+
+def test_no_message_and_no_text_shows_a_secret() -> None:
+    found = address("me", "p/w-1", uri="postgresql://db/lake", **{"s3.secret-access-key": "k-2", "token": "t-3"})
+
+    text = str(found.error(RuntimeError(f"{dict(found.properties)} p/w-1"), "commit"))
+
+    assert not any(secret in text + repr(found) for secret in ("p/w-1", "p%2Fw-1", "k-2", "t-3"))
+    assert "cannot commit" in text
