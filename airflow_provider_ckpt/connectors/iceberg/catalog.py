@@ -7,9 +7,9 @@ The connection's extra holds the catalog's properties as the Iceberg library wan
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from airflow_provider_ckpt.connectors.files.local import io_error
@@ -36,7 +36,7 @@ class CatalogAddress:
     """
 
     name: str
-    properties: Mapping[str, str]
+    properties: Mapping[str, Any]
     secrets: tuple[str, ...]
 
     @classmethod
@@ -45,20 +45,20 @@ class CatalogAddress:
 
         :raises ConfigError: if it names no catalog
         """
-        extra = {str(key): _text(value) for key, value in connection.extra.items() if value is not None}
-        name = extra.pop(_NAME, _DEFAULT_NAME)
+        extra = {str(key): _plain_value(value) for key, value in connection.extra.items() if value is not None}
+        name = str(extra.pop(_NAME, _DEFAULT_NAME))
         if "uri" not in extra and "type" not in extra and "py-catalog-impl" not in extra:
             raise ConfigError(
                 f"the connection {connection.id!r} names no Iceberg catalog.",
                 hint='Put its properties into the extra, such as {"type": "sql", "uri": …, "warehouse": …}.',
             )
-        properties = {**_DURABLE, **extra}
+        properties: dict[str, Any] = {**_DURABLE, **extra}
         if "uri" in extra:
-            properties |= _with_login(extra["uri"], connection)
-        secrets = [value for key, value in properties.items() if any(word in key.lower() for word in _SECRETS)]
-        written = _password_in(properties.get("uri", ""))
+            properties |= _with_login(str(extra["uri"]), connection)
+        secrets = list(_secrets_in(properties))
+        written = _password_in(str(properties.get("uri", "")))
         secrets += [connection.password or "", written, unquote(written)]
-        return cls(name, properties, tuple({secret for secret in secrets if secret}))
+        return cls(name, properties, tuple(sorted({secret for secret in secrets if secret}, key=len, reverse=True)))
 
     def open(self) -> Catalog:
         """The catalog, opened.
@@ -113,8 +113,19 @@ def failures() -> tuple[type[Exception], ...]:
     return (*own, OSError, ValueError, NotImplementedError, *([below.SQLAlchemyError] if below is not None else []))
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _plain_value(value: Any) -> Any:
+    """Numbers and truth values as texts; mappings, such as ``auth`` and ``ssl`` of a REST catalog, as they are."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _secrets_in(properties: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in properties.items():
+        if isinstance(value, Mapping):
+            yield from _secrets_in(value)
+        elif any(word in key.lower() for word in _SECRETS):
+            yield str(value)
 
 
 def _with_login(uri: str, connection: Connection) -> dict[str, str]:

@@ -48,6 +48,14 @@ def test_the_extra_s_name_is_the_catalog_s_and_everything_else_a_property() -> N
     assert address(type="sql").name == "default"
 
 
+def test_what_is_nested_stays_so_and_keeps_its_secrets() -> None:
+    auth = {"type": "oauth2", "oauth2": {"client_id": "me", "client_secret": "s-9", "token_url": "https://login/"}}
+    found = address(type="rest", uri="https://rest/", auth=auth)
+
+    assert found.properties["auth"] == auth
+    assert "s-9" not in str(found.error(RuntimeError("no s-9"), "open"))
+
+
 def test_files_are_written_durably_unless_the_connection_says_otherwise() -> None:
     assert address(type="sql").properties["py-io-impl"].endswith("DurableFileIO")
     assert address(type="sql", **{"py-io-impl": "x.Y"}).properties["py-io-impl"] == "x.Y"
