@@ -22,6 +22,7 @@ from airflow_provider_ckpt.spark import originals
 from airflow_provider_ckpt.spark.headers import headed
 from airflow_provider_ckpt.spark.letters import replays
 from airflow_provider_ckpt.spark.reading import unexpected
+from airflow_provider_ckpt.spark.texts import unreadable_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -207,17 +208,11 @@ class _Gathering:
             is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
             filtered = pc.sum(is_filtered).as_py() or 0
             rejected = bad.filter(pc.invert(is_filtered)).select([POSITION, c.VERDICT, c.MESSAGE, c.ORIGINAL])
-            letters = [
-                originals.letter(
-                    reader,
-                    task,
-                    record[POSITION],
-                    record[c.ORIGINAL],
-                    ErrorInfo(ErrorType(record[c.VERDICT]), record[c.MESSAGE] or ""),
-                    raw=raw,
-                )
-                for record in rejected.to_pylist()
-            ]
+            letters = originals.of_rejected(reader, task, rejected, raw=raw)
+        garbled = unreadable_texts(rows)
+        if garbled:
+            letters += originals.reread(reader, task, garbled, raw=raw)
+            rows = rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(garbled), pa.int64()))))
         why = ErrorInfo.from_json(json.loads(failure)) if failure else None
         return Gathered(rows, read, letters, filtered, why)
 
