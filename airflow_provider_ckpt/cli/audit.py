@@ -1,13 +1,16 @@
-"""``airflow ckpt audit PIPELINE``: whether every invariant holds, and where every position is."""
+"""``airflow ckpt audit PIPELINE``: whether every invariant holds, where every position is, and if the sink agrees."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_provider_ckpt.cli.command import FailedError, command
 from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.cli.progress import progress
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.ledger import Ledger
 
 _ALWAYS = ("from", "checkpoint", "planned_to")
 """Columns that are shown even where all of them are 0."""
@@ -27,6 +30,16 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
     if result["violations"]:
         broken = [(v["name"], v["partition"], v["position"], v["message"]) for v in result["violations"]]
         write_table(broken, out, ("invariant", "partition", "position", "what was found"))
+    if "sink" in result:
+        _sink_table(result["sink"], out)
+
+
+def _sink_table(sink: dict[str, Any], out: TextIO) -> None:
+    compared = [(name.replace("_", " "), value) for name, value in sink["compared"].items() if value is not None]
+    write_table([("ledger and sink agree", sink["agrees"]), *compared], out)
+    if sink["differences"]:
+        differ = [(d["kind"], d["batch"] or d["partition"], d["message"], d["to_do"]) for d in sink["differences"]]
+        write_table(differ, out, ("disagreement", "batch", "what was found", "what to do"))
 
 
 @command(_table)
@@ -34,13 +47,36 @@ def audit(args: Namespace) -> dict[str, Any]:
     """Check, and fail if anything does not hold."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
-    with open_ledger(args.ledger) as ledger, progress(f"Auditing {args.pipeline}"):
-        result: dict[str, Any] = ledger.audit(args.pipeline, quick=args.quick)
-    if not result["ok"]:
-        names = sorted({violation["name"] for violation in result["violations"]})
-        raise FailedError(
-            f"pipeline {args.pipeline}: {len(result['violations'])} violations of {', '.join(names)}. "
-            "Drain it, keep a copy of the ledger, and see the runbook",
-            result,
-        )
+    with open_ledger(args.ledger) as ledger:
+        with progress(f"Auditing {args.pipeline}"):
+            result: dict[str, Any] = ledger.audit(args.pipeline, quick=args.quick)
+        if args.against_sink:
+            result["sink"] = _against_sink(args, ledger)
+    problems = _violated(result["violations"]) + _differing(result.get("sink", {}).get("differences", []))
+    if problems:
+        result["ok"] = False
+        raise FailedError(f"pipeline {args.pipeline}: {'; '.join(problems)}", result)
     return result
+
+
+def _against_sink(args: Namespace, ledger: Ledger) -> dict[str, Any]:
+    from airflow_provider_ckpt.cli.setup import setup_of
+    from airflow_provider_ckpt.replication.auditing import STEPS, against_sink
+
+    setup = setup_of(args, ledger)
+    with progress(f"Recounting {args.pipeline} in its sink", STEPS) as tell:
+        return against_sink(setup, tell, shared=args.shared_target)
+
+
+def _violated(violations: list[dict[str, Any]]) -> list[str]:
+    names = sorted({violation["name"] for violation in violations})
+    if not names:
+        return []
+    return [
+        f"{len(violations)} violations of {', '.join(names)}. Drain it, keep a copy of the ledger, and see the runbook"
+    ]
+
+
+def _differing(differences: list[dict[str, Any]]) -> list[str]:
+    names = sorted({difference["kind"] for difference in differences})
+    return [f"ledger and sink disagree {len(differences)} times ({', '.join(names)})"] if names else []

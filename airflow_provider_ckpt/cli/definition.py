@@ -44,6 +44,8 @@ def _running() -> Iterable[CLICommand]:
 def _looking() -> Iterable[CLICommand]:
     what = arg("what", nargs="?", metavar="BATCH", help="a batch (partition#seq) or a partition (default: all of it)")
     quick = arg("--quick", action="store_true", help="leave out what only the whole history can show")
+    sink = arg("--against-sink", action="store_true", help="also recount receipts, dead letters and rows in the sink")
+    shared = arg("--shared-target", action="store_true", help="others write to the target too: do not count its rows")
     yield _command("status", "status.show", "Say where a pipeline stands", given.PIPELINE)
     yield _command(
         "inspect",
@@ -57,9 +59,8 @@ def _looking() -> Iterable[CLICommand]:
         "audit",
         "audit.audit",
         "Check every invariant and account for every position",
-        given.PIPELINE,
-        quick,
-        more="Exit status 1 if anything does not hold.",
+        *(given.PIPELINE, quick, sink, shared, given.DECLARATION),
+        more="Exit status 1 if anything does not hold, or ledger and sink disagree.",
     )
 
 

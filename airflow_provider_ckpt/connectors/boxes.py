@@ -150,9 +150,9 @@ class BoxedSink:
         """See :meth:`Sink.replays`."""
         return self._sink.replays(partitions)
 
-    def target_rows(self) -> int | None:
+    def target_rows(self, *, exact: bool = False) -> int | None:
         """See :meth:`Sink.target_rows`."""
-        return self._sink.target_rows()
+        return self._sink.target_rows(exact=exact)
 
     def close(self) -> None:
         """Let go of connections."""

@@ -269,8 +269,11 @@ class Sink(Protocol):
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """What was kept of these side partitions; of one that never was sent, nothing."""
 
-    def target_rows(self) -> int | None:
-        """How many rows the target holds, where that is cheap enough to ask."""
+    def target_rows(self, *, exact: bool = False) -> int | None:
+        """How many rows the target holds, or None where that cannot be told.
+
+        :param exact: count them whatever it costs; otherwise only where it is cheap enough to ask
+        """
 
     def close(self) -> None:
         """Let go of connections."""

@@ -165,6 +165,11 @@ def _newest(connection: Connection, pipeline: str, partition: Partition) -> list
     return [[r.range.start, r.range.end, r.batches, *r.counts.to_json().values()] for r in found]
 
 
+def leased(connection: Connection, pipeline: str) -> bool:
+    """Whether a run holds the lease now."""
+    return bool(_lease(connection, pipeline)["held"])
+
+
 def _lease(connection: Connection, pipeline: str) -> dict[str, Any]:
     c = tables.lease.c
     row = connection.execute(sa.select(c.owner, c.epoch, c.expires_at).where(c.pipeline == pipeline)).one_or_none()

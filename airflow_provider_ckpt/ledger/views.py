@@ -10,7 +10,7 @@ from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.core.recovery import Missing, Shown, missing
 from airflow_provider_ckpt.ledger import audit as audits
-from airflow_provider_ckpt.ledger import history, inspecting, reads
+from airflow_provider_ckpt.ledger import history, inspecting, reads, recorded
 from airflow_provider_ckpt.ledger import receipts as ranges
 from airflow_provider_ckpt.ledger.records import PartitionRecord
 from airflow_provider_ckpt.ledger.session import Session
@@ -18,6 +18,7 @@ from airflow_provider_ckpt.ledger.subscription import Subscription
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import SourceFile
+    from airflow_provider_ckpt.core.agreement import Recorded
     from airflow_provider_ckpt.core.ranges import Range
 
 
@@ -109,6 +110,14 @@ class Views(Session):
         """
         with self._reading() as connection:
             return audits.audit(connection, pipeline, quick=quick)
+
+    def recorded(self, pipeline: str) -> Recorded:
+        """What the ledger says of receipts and dead letters, to be held against the sink.
+
+        :raises ConfigError: if the ledger does not know the pipeline
+        """
+        with self._reading() as connection:
+            return recorded.load(connection, pipeline)
 
     def inspect(self, pipeline: str, what: BatchKey | str | None = None) -> dict[str, Any]:
         """A batch, a partition by its id, or everything that is not resolved; JSON-ready, see ``inspecting.py``.

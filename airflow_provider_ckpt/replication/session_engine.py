@@ -44,7 +44,7 @@ class SessionEngine:
         """Work a wave off; another thread does, so that this one can check."""
         from pyspark.errors import PySparkException
 
-        from airflow_provider_ckpt.spark.transform import first_line
+        from airflow_provider_ckpt.spark.sql import first_line
         from airflow_provider_ckpt.spark.wave import run_wave
 
         check()
@@ -62,6 +62,10 @@ class SessionEngine:
             raise
         except PySparkException as error:
             raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, first_line(error))) from error
+
+    def revive(self) -> bool:
+        """The session is not ours to start."""
+        return False
 
     def kill(self) -> None:
         """Cancel what runs; the session is not ours to end."""

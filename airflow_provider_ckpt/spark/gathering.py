@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.content import DeadLetter
 from airflow_provider_ckpt.connectors.protocols import POSITION, Reader
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import originals
+from airflow_provider_ckpt.spark.texts import unreadable_texts
 from airflow_provider_ckpt.spark.traces import TRACES
 
 if TYPE_CHECKING:
@@ -89,25 +90,16 @@ class Gathering:
         rows = (table if good else table.filter(pc.is_null(verdict))).select([POSITION, *outputs])
         filtered, letters, rejected = 0, [], None
         if not good:
-            traces = task.detail.get(TRACES, {})
             bad = table.filter(pc.is_valid(verdict))
             is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
             filtered = pc.sum(is_filtered).as_py() or 0
             wrong = bad.filter(pc.invert(is_filtered)).select([POSITION, c.VERDICT, c.MESSAGE, c.ORIGINAL])
             rejected = wrong if wrong.num_rows else None
-            letters = [
-                originals.letter(
-                    reader,
-                    task,
-                    record[POSITION],
-                    record[c.ORIGINAL],
-                    ErrorInfo(
-                        ErrorType(record[c.VERDICT]), record[c.MESSAGE] or "", trace=traces.get(str(record[POSITION]))
-                    ),
-                    raw=raw,
-                )
-                for record in wrong.to_pylist()
-            ]
+            letters = originals.of_rejected(reader, task, wrong, task.detail.get(TRACES, {}), raw=raw)
+        garbled = unreadable_texts(rows)
+        if garbled:
+            letters += originals.reread(reader, task, garbled, raw=raw)
+            rows = rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(garbled), pa.int64()))))
         why = ErrorInfo.from_json(json.loads(failure)) if failure else None
         return Gathered(rows, read, letters, filtered, why, rejected)
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.content import DeadLetter
 from airflow_provider_ckpt.connectors.protocols import POSITION, Reader
-from airflow_provider_ckpt.core.errors import ErrorInfo
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark import moments
 from airflow_provider_ckpt.spark.letters import LetterReader, replays
 
 if TYPE_CHECKING:
@@ -39,6 +41,28 @@ def letter(
         own = tuple((header["key"], header["value"]) for header in record.get("headers") or ())
         return DeadLetter(position, record.get("key"), record["value"], error, headers, own)
     return DeadLetter(position, None, row_json(record), error, headers)
+
+
+def of_rejected(
+    reader: Reader, task: BatchTask, rejected: pa.Table, traces: Mapping[str, str], *, raw: bool
+) -> list[DeadLetter]:
+    """The dead letters of the records that the transform rejected.
+
+    :param rejected: position, verdict, message and original, of each
+    :param traces: by position, what raised
+    """
+    import pyarrow as pa
+
+    found = []
+    for batch in rejected.to_batches():
+        original = batch.column(c.ORIGINAL)
+        names = [field.name for field in original.type]
+        records = pa.RecordBatch.from_arrays([batch.column(POSITION), *original.flatten()], [POSITION, *names])
+        verdicts, messages = (batch.column(name).to_pylist() for name in (c.VERDICT, c.MESSAGE))
+        for (position, record), verdict, message in zip(_records(records), verdicts, messages, strict=True):
+            error = ErrorInfo(ErrorType(verdict), message or "", trace=traces.get(str(position)))
+            found.append(letter(reader, task, position, record, error, raw=raw))
+    return found
 
 
 def of_all(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:
@@ -97,16 +121,12 @@ def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
     try:
         records = batch.to_pylist()
     except (OverflowError, ValueError):  # a date that Python has no value for: infinity, or a year beyond 9999
-        records = _dates_as_text(batch).to_pylist()
+        import pyarrow as pa
+
+        columns = [moments.texts(column) for column in batch.columns]
+        records = pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
     for record in records:
         yield record.pop(POSITION), record
-
-
-def _dates_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    columns = [column.cast(pa.string()) if pa.types.is_temporal(column.type) else column for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def _text(value: object) -> str:

@@ -98,7 +98,7 @@ class DeltaSink:
         """See :meth:`Sink.replays`."""
         return self._layout.replays.read(partitions)
 
-    def target_rows(self) -> int | None:
+    def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the log always tells
         """The table's rows by the statistics in its log, or None if a file has none or rows were deleted from one."""
         table = delta_table.load(self._layout.table)
         return delta_table.rows(table) if table is not None else 0

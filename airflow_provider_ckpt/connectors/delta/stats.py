@@ -30,9 +30,10 @@ def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
             if name not in flat or stats is None or not stats.has_null_count:
                 continue
             nulls[name] = nulls.get(name, 0) + stats.null_count
-            if stats.has_min_max and _bounded(schema.field(name).type):
-                low[name] = min(low.get(name, stats.min), stats.min)
-                high[name] = max(high.get(name, stats.max), stats.max)
+            bounds = _bounds(stats) if _bounded(schema.field(name).type) else None
+            if bounds is not None:
+                low[name] = min(low.get(name, bounds[0]), bounds[0])
+                high[name] = max(high.get(name, bounds[1]), bounds[1])
             elif stats.null_count < column.num_values:
                 unknown.add(name)
     return json.dumps(
@@ -43,6 +44,14 @@ def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
             "nullCount": nulls,
         }
     )
+
+
+def _bounds(stats: pq.Statistics) -> tuple[Any, Any] | None:
+    """Least and greatest value; None where there are none, or Python has no value for one: a year beyond 1 to 9999."""
+    try:
+        return (stats.min, stats.max) if stats.has_min_max else None
+    except (OverflowError, ValueError):
+        return None
 
 
 def _simple(kind: pa.DataType) -> bool:

@@ -24,15 +24,18 @@ class Piece:
     records: int
 
 
-def by_count(file: BinaryIO, start: int, end: int, number: int, *, quoted: bool, header: bool) -> Iterator[Piece]:
+def by_count(
+    file: BinaryIO, start: int, end: int, number: int, *, delimiter: bytes | None, header: bool
+) -> Iterator[Piece]:
     """Pieces of exactly ``number`` records; the last one has what is left.
 
+    :param delimiter: of CSV's fields, or None for JSON lines
     :param header: whether the first record of the file is a header, which belongs to the first piece and is no record
     """
     at = start
     wanted = number + (header and start == 0)
     missing, terminated = wanted, start
-    for data, ends in scan(file, start, end, quoted=quoted):
+    for data, ends in scan(file, start, end, delimiter=delimiter):
         block, taken = file.tell() - len(data), 0
         while len(ends) - taken >= missing:
             taken += missing
@@ -47,21 +50,22 @@ def by_count(file: BinaryIO, start: int, end: int, number: int, *, quoted: bool,
 
 
 def by_size(
-    file: BinaryIO, start: int, end: int, *, quoted: bool, header: bool, target: int = TARGET
+    file: BinaryIO, start: int, end: int, *, delimiter: bytes | None, header: bool, target: int = TARGET
 ) -> Iterator[Piece]:
     """Pieces of about the same size near ``target``; the number of records is exact for CSV, else estimated.
 
+    :param delimiter: of CSV's fields, or None for JSON lines
     :param target: bytes
     """
     pieces = max(1, round((end - start) / target))
-    width = 1.0 if quoted else _width(file, start, end)
+    width = _width(file, start, end) if delimiter is None else 1.0
     at = start
     for left in range(pieces, 0, -1):
         if at >= end:
             return
         goal = at + max((end - at) // left, 1)
-        if quoted:
-            cut, counted = _count_to(file, at, goal, end)
+        if delimiter is not None:
+            cut, counted = _count_to(file, at, goal, end, delimiter)
             records = max(counted - (header and at == 0), 0)
         else:
             cut = _skip_to(file, goal, end)
@@ -73,16 +77,16 @@ def by_size(
 def _skip_to(file: BinaryIO, goal: int, end: int) -> int:
     """The first boundary at or after ``goal``, without looking at what comes before it."""
     if goal < end:
-        for data, ends in scan(file, goal - 1, end, quoted=False, block=_PROBE):
+        for data, ends in scan(file, goal - 1, end, delimiter=None, block=_PROBE):
             if len(ends):
                 return file.tell() - len(data) + int(ends[0])
     return end
 
 
-def _count_to(file: BinaryIO, start: int, goal: int, end: int) -> tuple[int, int]:
+def _count_to(file: BinaryIO, start: int, goal: int, end: int, delimiter: bytes) -> tuple[int, int]:
     """The first boundary at or after ``goal`` that is not inside quotes, and the records up to it."""
     records, terminated = 0, start
-    for data, ends in scan(file, start, end, quoted=True):
+    for data, ends in scan(file, start, end, delimiter=delimiter):
         block = file.tell() - len(data)
         reached = int((ends + block < goal).sum())
         if goal < end and reached < len(ends):

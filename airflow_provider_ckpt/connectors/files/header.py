@@ -18,6 +18,11 @@ def has_header(pipeline: Pipeline) -> bool:
     return pipeline.transform.decode == "csv" and pipeline.source.header
 
 
+def delimiter(pipeline: Pipeline) -> bytes | None:
+    """What separates the fields of a CSV record; None of other records."""
+    return pipeline.transform.delimiter.encode() if pipeline.transform.decode == "csv" else None
+
+
 def column_names(schema: str) -> list[str]:
     """The top-level column names of a Spark DDL schema, in order."""
     return [name for name, _ in _columns(schema)]
@@ -51,6 +56,8 @@ def check_header(pipeline: Pipeline, path: str, record: bytes) -> None:
     :param record: the file's first record, as bytes
     :raises SourceError: naming both lists
     """
+    if record == BOM:
+        return  # an empty file that an editor has marked
     text = record.removeprefix(BOM).decode("utf-8", errors="replace")
     found = [name.strip() for name in next(csv.reader([text], delimiter=pipeline.transform.delimiter), [])]
     declared = column_names(pipeline.transform.schema_ or "")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.discovery import unreadable, verify
-from airflow_provider_ckpt.connectors.files.header import check_header, has_header
+from airflow_provider_ckpt.connectors.files.header import check_header, delimiter, has_header
 from airflow_provider_ckpt.connectors.files.records import BOM, scan
 from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
 from airflow_provider_ckpt.core.errors import SourceError
@@ -37,7 +37,7 @@ class FilesReader:
         self._pipeline = pipeline
         self._connection = connection
         self._columns = [POSITION, *(name for name, _ in shape.columns)]
-        self._quoted = pipeline.transform.decode == "csv"
+        self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
@@ -66,7 +66,7 @@ class FilesReader:
         at, end = segment["start"], segment["end"]
         pending: list[bytes] = []
         size = 0
-        for data, ends in scan(file, at, end, quoted=self._quoted):
+        for data, ends in scan(file, at, end, delimiter=self._delimiter):
             if len(ends):
                 last = int(ends[-1])
                 whole = b"".join([*pending, data[:last]])
@@ -75,10 +75,11 @@ class FilesReader:
                 pending, size, data = [], 0, data[last:]
             pending.append(data)
             size += len(data)
-        if size:
+        rest = b"".join(pending)
+        if rest and not (at == 0 and rest == BOM):
             import numpy as np
 
-            yield from self._records(b"".join(pending), np.array([size]), at, segment, ended=False)
+            yield from self._records(rest, np.array([size]), at, segment, ended=False)
 
     def _records(
         self, data: bytes, ends: Offsets, at: int, segment: Mapping[str, Any], *, ended: bool = True

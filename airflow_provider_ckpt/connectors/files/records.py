@@ -1,7 +1,7 @@
 """Where records end in a file's bytes: the one rule that planning and reading share, without decoding anything.
 
-JSON lines: every newline ends a record. CSV: a newline does if the number of quote characters so far is even. Nothing
-follows the last newline; a last record may lack its own.
+JSON lines: every newline ends a record. CSV: every newline outside quotes does. Nothing follows the last newline; a
+last record may lack its own.
 """
 
 from __future__ import annotations
@@ -24,27 +24,101 @@ BOM = b"\xef\xbb\xbf"
 _NEWLINE, _QUOTE = 0x0A, 0x22
 
 
-def scan(file: BinaryIO, start: int, end: int, *, quoted: bool, block: int = BLOCK) -> Iterator[tuple[bytes, Offsets]]:
+def scan(
+    file: BinaryIO, start: int, end: int, *, delimiter: bytes | None, block: int = BLOCK
+) -> Iterator[tuple[bytes, Offsets]]:
     """The bytes of ``[start, end)`` in blocks, each with the offsets in it just after every newline that ends a record.
 
-    :param start: where a record begins (or, without quotes, anywhere)
-    :param quoted: whether newlines inside quotes are data
+    :param start: where a record begins (or, without a delimiter, anywhere)
+    :param delimiter: of CSV's fields, or None for JSON lines
     :param block: bytes read at once
     :raises SourceError: if the file ends before ``end``
     """
     import numpy as np
 
     file.seek(start)
-    odd = 0
+    quotes = _Quotes(delimiter) if delimiter is not None else None
     while start < end:
         data = file.read(min(block, end - start))
         if not data:
             raise SourceError(f"{file.name} ends at byte {start}, before byte {end}: it was cut after its discovery.")
-        start += len(data)
         raw = np.frombuffer(data, np.uint8)
         newlines = np.flatnonzero(raw == _NEWLINE)
-        if quoted and (odd or b'"' in data):
-            quotes = np.flatnonzero(raw == _QUOTE)
-            newlines = newlines[(np.searchsorted(quotes, newlines) + odd) % 2 == 0]
-            odd = (odd + len(quotes)) % 2
+        if quotes is not None:
+            newlines = quotes.outside(data, raw, newlines, at=start)
+        start += len(data)
         yield data, newlines + 1
+
+
+class _Quotes:
+    """Tells which newlines are data, from one block to the next.
+
+    A quote opens where a field begins, and the next one closes; right after that, one opens again (a doubled quote is
+    data). Any other is a plain character, so that a bare quote inside a field costs its record and not all that follow.
+
+    :param delimiter: of fields
+    """
+
+    def __init__(self, delimiter: bytes) -> None:
+        self._delimiter = delimiter
+        self._before = b"\n" * max(len(delimiter), len(BOM))
+        self._open = False
+        self._closed = -2  # where the newest closing quote is
+
+    def outside(self, data: bytes, raw: npt.NDArray[np.uint8], newlines: Offsets, *, at: int) -> Offsets:
+        """The newlines of a block that are not inside quotes.
+
+        :param at: the block's place in the file
+        """
+        import numpy as np
+
+        was_open = self._open
+        quotes = np.flatnonzero(raw == _QUOTE) if was_open or b'"' in data else newlines[:0]
+        if len(quotes):
+            quotes = self._effective(quotes, self._begins(data, quotes, at), at)
+        self._before = (self._before + data)[-len(self._before) :]
+        if was_open or len(quotes):
+            newlines = newlines[(np.searchsorted(quotes, newlines) + was_open) % 2 == 0]
+        return newlines
+
+    def _begins(self, data: bytes, quotes: Offsets, at: int) -> npt.NDArray[np.bool_]:
+        """Which quotes stand where a field begins."""
+        import numpy as np
+
+        width = len(self._before)
+        padded = np.frombuffer(self._before + data, np.uint8)
+        delimited = np.ones(len(quotes), np.bool_)
+        for back, byte in enumerate(reversed(self._delimiter), start=1):
+            delimited &= padded[quotes + width - back] == byte
+        begins: npt.NDArray[np.bool_] = delimited | (padded[quotes + width - 1] == _NEWLINE)
+        if at <= len(BOM) and (self._before + data[: len(BOM) - at]).endswith(BOM):
+            begins |= quotes == len(BOM) - at
+        return begins
+
+    def _effective(self, quotes: Offsets, begins: npt.NDArray[np.bool_], at: int) -> Offsets:
+        """The quotes that open or close; notes how the block ends."""
+        import numpy as np
+
+        again = np.concatenate(([self._closed == at + quotes[0] - 1], np.diff(quotes) == 1))
+        if not np.all((begins | again)[int(self._open) :: 2]):
+            quotes = self._one_by_one(quotes, begins, self._closed - at)
+        ends_open = (len(quotes) + self._open) % 2 == 1
+        if len(quotes) and not ends_open:
+            self._closed = at + int(quotes[-1])
+        self._open = ends_open
+        return quotes
+
+    def _one_by_one(self, quotes: Offsets, begins: npt.NDArray[np.bool_], closed: int) -> Offsets:
+        """As :meth:`_effective`, where some quotes are plain characters."""
+        import numpy as np
+
+        is_open, effective = self._open, []
+        for place, begin in zip(quotes.tolist(), begins.tolist(), strict=True):
+            if is_open:
+                is_open, closed = False, place
+            elif begin or closed == place - 1:
+                is_open = True
+            else:
+                continue
+            effective.append(place)
+        return np.array(effective, np.int64)

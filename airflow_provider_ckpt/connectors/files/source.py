@@ -15,7 +15,7 @@ from typing import BinaryIO
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.cut import Piece, by_count, by_size
 from airflow_provider_ckpt.connectors.files.discovery import check_place, discover, unreadable, verify
-from airflow_provider_ckpt.connectors.files.header import check_header, has_header
+from airflow_provider_ckpt.connectors.files.header import check_header, delimiter, has_header
 from airflow_provider_ckpt.connectors.files.local import local_path
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.records import scan
@@ -53,7 +53,7 @@ class FilesSource:
     def __init__(self, pipeline: Pipeline, connection: Connection | None = None) -> None:
         self._pipeline = pipeline
         self._path = local_path(pipeline.source.path or "", "source.path", connection)
-        self._quoted = pipeline.transform.decode == "csv"
+        self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
         self._at_start: list[SourceFile] = []
 
@@ -164,12 +164,12 @@ class FilesSource:
             with Path(file.path).open("rb") as handle:
                 self._check_boundary(handle, file, first)
                 if self._header:
-                    data, ends = next(scan(handle, 0, file.size, quoted=True, block=1 << 20))
+                    data, ends = next(scan(handle, 0, file.size, delimiter=self._delimiter, block=1 << 20))
                     check_header(self._pipeline, file.path, data[: int(ends[0])] if len(ends) else data)
                 if number is None:
-                    yield from by_size(handle, first, last, quoted=self._quoted, header=self._header)
+                    yield from by_size(handle, first, last, delimiter=self._delimiter, header=self._header)
                 else:
-                    yield from by_count(handle, first, last, number, quoted=self._quoted, header=self._header)
+                    yield from by_count(handle, first, last, number, delimiter=self._delimiter, header=self._header)
         except OSError as error:
             raise unreadable(file.path, file.etag, error) from error
 

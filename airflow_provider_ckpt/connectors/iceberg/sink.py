@@ -97,7 +97,7 @@ class IcebergSink:
         version = self._version()
         return version.layout.replays.read(partitions) if version is not None else {}
 
-    def target_rows(self) -> int | None:
+    def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the snapshot always tells
         """The table's rows by its newest snapshot's summary, or None if that does not tell."""
         version = self._version()
         return rows(version.table) if version is not None else 0

@@ -18,6 +18,7 @@ from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
     replay_value,
     transactional_id,
 )
+from airflow_provider_ckpt.connectors.kafka.committed import committed
 from airflow_provider_ckpt.connectors.kafka.common import require, timeout
 from airflow_provider_ckpt.connectors.kafka.kept import KeptLetters
 from airflow_provider_ckpt.connectors.kafka.outgoing import refuse_misfits
@@ -135,9 +136,20 @@ class KafkaSink:
             found = {partition: reading.books.replay(partition) for partition in partitions}
         return {partition: replay for partition, replay in found.items() if replay is not None}
 
-    def target_rows(self) -> int | None:
-        """None: a topic's offsets count records that were taken back, and the marks of transactions, too."""
-        return None
+    def target_rows(self, *, exact: bool = False) -> int | None:
+        """The target's committed messages, read one by one; its offsets count those that were taken back, too.
+
+        None where it is not worth that, or where retention or compaction has removed some.
+        """
+        topic = self._ask().find(self._name) if exact else None
+        if topic is None or topic.compacted:
+            return None
+        if any(self._ask().ends(self._name, topic.partitions, first=True).values()):
+            return None
+        ends = self._ask().ends(self._name, topic.partitions)
+        seconds = self._seconds + transaction_seconds(self._connection)
+        doing = f"counting the messages of topic {self._name}"
+        return sum(len(some) for some in committed(self._connection, self._name, ends, seconds, doing=doing))
 
     def close(self) -> None:
         """Let go of the connection."""

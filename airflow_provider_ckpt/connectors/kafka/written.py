@@ -109,8 +109,8 @@ class WrittenTopics:
         """The offset after the last record of a topic's only partition, whether its transaction is over or not."""
         return self.ends(name, 1)[0]
 
-    def ends(self, name: str, partitions: int) -> Mapping[int, int]:
-        """The same of each partition of a topic."""
+    def ends(self, name: str, partitions: int, *, first: bool = False) -> Mapping[int, int]:
+        """The same of each partition of a topic; or with ``first`` the offset where each begins by now."""
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -118,7 +118,7 @@ class WrittenTopics:
 
         def ask() -> dict[int, int]:
             asked = self._admin.list_offsets(
-                dict.fromkeys(wanted, OffsetSpec.latest()),
+                dict.fromkeys(wanted, OffsetSpec.earliest() if first else OffsetSpec.latest()),
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=self._timeout,
             )

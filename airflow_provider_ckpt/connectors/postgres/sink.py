@@ -165,11 +165,12 @@ class PostgresSink:
             rows = fetch(books.replays, [self._context.ledger, self._context.pipeline, list(partitions)])
         return {partition: Replay.from_json(document) for partition, document in rows}
 
-    def target_rows(self) -> int | None:
+    def target_rows(self, *, exact: bool = False) -> int | None:
         """The target's rows, counted up to 16 MB of table: the first scan after a load rewrites what it reads."""
         with self._session("counting the target") as fetch:
             table = self._target(fetch)
-            if fetch("SELECT pg_catalog.pg_table_size({0}::oid)", [table.oid])[0][0] > _COUNTABLE_BYTES:
+            size = "SELECT pg_catalog.pg_table_size({0}::oid)"
+            if not exact and fetch(size, [table.oid])[0][0] > _COUNTABLE_BYTES:
                 return None
             return int(fetch(f"SELECT count(*) FROM {table.sql}", [])[0][0])
 

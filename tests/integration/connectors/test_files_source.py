@@ -101,6 +101,14 @@ class TestReading:
 
         assert self.read(tmp_path, data, number) == [b"first", b"", b"", b"\xff\xfe\rx", b"last\r"]
 
+    @pytest.mark.parametrize("decode", ["json", "csv"])
+    def test_a_file_that_holds_a_byte_order_mark_alone_holds_no_record(self, tmp_path: Path, decode: str) -> None:
+        put(tmp_path / "a", b"\xef\xbb\xbf")
+        ledger = Ledger(pipeline(tmp_path, decode=decode))
+        ledger.plan()
+
+        assert ledger.read() == [[]]
+
     def test_a_record_of_ten_megabytes_and_more_arrives_whole(self, tmp_path: Path) -> None:
         big = b'"' + b"x" * 20_000_000 + b'"'
 
@@ -148,7 +156,7 @@ class TestReading:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    data=st.text(alphabet='ab"\r\n', min_size=1, max_size=40).map(str.encode),
+    data=st.text(alphabet='a,"\r\n', min_size=1, max_size=40).map(str.encode),
     decode=st.sampled_from(["json", "csv"]),
     number=st.sampled_from([None, 1, 2, 5]),
     block=st.sampled_from([1, 3, 7, 1 << 20]),
@@ -172,11 +180,15 @@ def test_any_bytes_come_back_as_the_records_they_are(
 
 
 def simple(data: bytes, decode: str) -> list[tuple[int, bytes]]:
-    """Position and bytes of every record, found byte by byte."""
-    records, start, quotes = [], 0, 0
+    """Position and bytes of every record, byte by byte; a quote opens where a field begins, or one has just closed."""
+    records, start, is_open, before = [], 0, False, ord("\n")
     for at, byte in enumerate(data):
-        quotes += byte == ord('"')
-        if byte == ord("\n") and (decode == "json" or quotes % 2 == 0):
+        if byte == ord('"') and decode == "csv":
+            was_open, is_open = is_open, not is_open and before in (ord("\n"), ord(","), ord('"'))
+            before = ord('"') if was_open else ord("x")
+            continue
+        before = byte
+        if byte == ord("\n") and not is_open:
             records.append((start, data[start:at].removesuffix(b"\r")))
             start = at + 1
     return records + ([(start, data[start:])] if start < len(data) else [])

@@ -13,12 +13,15 @@ from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import originals
 from tests.integration.spark.scripted import Script, ScriptedReader
 
 _TASK = BatchTask(BatchKey(1, "t", 0), Range(0, 10), 1)
 _BAD = ErrorInfo(ErrorType.SINK, "no", sqlstate="23505")
 _INFINITY = 2**63 - 1
+_TO_2000 = 946_684_800_000_000
+"""Microseconds from 1970 to 2000, where PostgreSQL begins to count; the driver adds them."""
 
 
 def _rows(**columns: pa.Array) -> pa.Table:
@@ -54,8 +57,22 @@ def test_a_row_becomes_json_without_loss() -> None:
 
 
 def test_a_moment_that_python_has_no_value_for_is_text() -> None:
-    row = _rows(at=pa.array([_INFINITY], pa.timestamp("us", tz="UTC")))
-    assert isinstance(_value(row)["at"], str)
+    row = _rows(
+        at=pa.array([_INFINITY - 2**64 + _TO_2000], pa.timestamp("us", tz="UTC")),
+        no_zone=pa.array([-(2**63) + _TO_2000], pa.timestamp("us")),
+        day=pa.array([2**31 - 1 - 2**32 + 10957], pa.int32()).cast(pa.date32()),
+        far=pa.array([2**61], pa.timestamp("us", tz="UTC")),
+        before=pa.array([-719_163], pa.int32()).cast(pa.date32()),
+        usual=pa.array([0], pa.timestamp("us", tz="UTC")),
+    )
+    assert _value(row) == {
+        "at": "infinity",
+        "no_zone": "-infinity",
+        "day": "infinity",
+        "far": "75039-04-04T19:00:13.693952+00:00",
+        "before": "0001-12-31 BC",
+        "usual": "1970-01-01T00:00:00+00:00",
+    }
 
 
 def test_only_the_rows_in_question_become_letters() -> None:
@@ -67,3 +84,25 @@ def test_every_record_of_a_position_becomes_a_letter_and_one_that_is_gone_is_tol
     letters = originals.reread(ScriptedReader(Script()), _TASK, {3: _BAD, 99: _BAD}, raw=False)
     assert [(letter.position, letter.value is None) for letter in letters] == [(3, False), (99, True)]
     assert letters[1].headers["original"] == "no longer in the source"
+
+
+def test_rejected_messages_keep_bytes_and_a_time_that_python_has_no_value_for() -> None:
+    message = pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+    original = pa.StructArray.from_arrays(
+        [
+            pa.array([b"\x00k", None]),
+            pa.array([b"\xff", None], pa.binary()),
+            pa.array([[{"key": "h", "value": b"\xfe"}], None], pa.list_(message)),
+            pa.array([2**61, None], pa.timestamp("us", tz="UTC")),
+        ],
+        ["key", "value", "headers", "timestamp"],
+    )
+    columns = {c.VERDICT: pa.array(["MessageDeserialization"] * 2), c.MESSAGE: pa.array(["no", None])}
+    rejected = _rows(**columns, **{c.ORIGINAL: original})
+
+    first, second = originals.of_rejected(ScriptedReader(Script()), _TASK, rejected, {}, raw=True)
+
+    assert (first.key, first.value, first.original_headers) == (b"\x00k", b"\xff", (("h", b"\xfe"),))
+    assert (first.error.type, first.error.message) == (ErrorType.MESSAGE_DESERIALIZATION, "no")
+    assert first.headers["timestamp"].startswith("75039-04-04T")
+    assert (second.key, second.value, second.error.message) == (None, None, "")
