@@ -20,6 +20,9 @@ READ = "__read"
 FAILURE = "__failure"
 """string: on a marker row, why reading failed, as JSON of :class:`ErrorInfo`."""
 
+PLAIN = "__plain"
+"""boolean, of records that are to be decoded from JSON: whether they are plain, see ``plain.py``."""
+
 VERDICT = "__verdict"
 """string, after the transform: null for a record to deliver, ``filtered``, or the error type of a rejected one."""
 

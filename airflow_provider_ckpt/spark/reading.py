@@ -12,6 +12,7 @@ from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.plain import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,11 +29,15 @@ def lanes_of(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[in
             yield lane, list(wave.lanes[lane])
 
 
-def read_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def read_lane(
+    job: Job, wave: Wave, schema: pa.Schema, pattern: str | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """For ``mapInArrow``: the records of the lane's batches, then a marker for each batch.
 
     No batch is started once the wave's time is over; a batch that cannot be read says so in its marker and does not
     fail the lane.
+
+    :param pattern: which records are plain, where the transform asks
     """
     traced = job.pipeline.dead_letter_queue.include_stack_trace
     for lane, tasks in lanes_of(wave, batches):
@@ -50,7 +55,7 @@ def read_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.Reco
                         reader = reader or job.reader()
                         for records in reader.read(task):
                             read += records.num_rows
-                            yield _tagged(schema, lane, index, records)
+                            yield _tagged(schema, lane, index, records, pattern)
                     except CkptError as error:
                         failure, unreachable = info_of(error, traced=traced), error.whole
                     except Exception as error:  # noqa: BLE001  # the lane's boundary: it becomes the batch's outcome
@@ -61,20 +66,26 @@ def read_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.Reco
                 reader.close()
 
 
-def control_schema() -> list[pa.Field]:
-    """The control columns as Arrow fields, in order."""
+def control_schema(*, plain: bool) -> list[pa.Field]:
+    """The control columns as Arrow fields, in order.
+
+    :param plain: whether the reader tells which records are plain
+    """
     import pyarrow as pa
 
-    return [
+    fields = [
         pa.field(c.LANE, pa.int32()),
         pa.field(c.BATCH, pa.int32()),
         pa.field(POSITION, pa.int64()),
         pa.field(c.READ, pa.int64()),
         pa.field(c.FAILURE, pa.string()),
     ]
+    return [*fields, pa.field(c.PLAIN, pa.bool_())] if plain else fields
 
 
-def _tagged(schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch) -> pa.RecordBatch:
+def _tagged(
+    schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, pattern: str | None
+) -> pa.RecordBatch:
     import pyarrow as pa
 
     size = records.num_rows
@@ -85,6 +96,8 @@ def _tagged(schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch) -
         pa.nulls(size, pa.int64()),
         pa.nulls(size, pa.string()),
     ]
+    if pattern is not None:
+        control.append(plain(records.column("value"), pattern))
     data = [_cast(column, schema.field(len(control) + at).type) for at, column in enumerate(records.columns[1:])]
     return pa.RecordBatch.from_arrays(control + data, schema=schema)
 

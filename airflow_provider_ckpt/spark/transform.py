@@ -19,6 +19,7 @@ from airflow_provider_ckpt.core.errors import (
 )
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import strictness
+from airflow_provider_ckpt.spark.plain import pattern
 from airflow_provider_ckpt.spark.sql import first_line, guard, is_name, literal, quote
 
 if TYPE_CHECKING:
@@ -103,6 +104,14 @@ def _blank(shape: Shape) -> str:
     return f"struct({', '.join(columns)})"
 
 
+def plain_pattern(pipeline: Pipeline) -> str | None:
+    """Which raw records are plain (see ``plain.py``); None if the transform does not ask."""
+    transform = pipeline.transform
+    if transform.decode != "json" or transform.schema_ is None:
+        return None
+    return pattern(parse_schema(transform.schema_, pipeline.name).fields)
+
+
 def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorType) -> Iterator[DataFrame]:
     """What a guard kept from raising, for a few records of which an error is known.
 
@@ -130,7 +139,8 @@ def _columns(
         names = [name for name, _ in shape.columns]
         return frame, names, _null_checks(pipeline, names), original
     # Out of the way: a column of the schema may well be called "value" too.
-    frame = _project(frame, [*_quoted(c.CONTROL), f"{original} AS {c.ORIGINAL}"], pipeline)
+    told = [name for name in frame.columns if name == c.PLAIN]
+    frame = _project(frame, [*_quoted([*c.CONTROL, *told]), f"{original} AS {c.ORIGINAL}"], pipeline)
     return *_decode(frame, pipeline, shape), c.ORIGINAL
 
 
@@ -186,13 +196,14 @@ def _decode(
         what = "not a CSV record that fits the schema"
     altered = strictness.altered(fields, decoded, text, delimiter=_delimiter(pipeline))
     frame = _project(frame, [*_quoted(frame.columns), f"{parsed} AS {_DECODED}"], pipeline)
-    valid = f"is_valid_utf8({text}) AND {_DECODED} IS NOT NULL AND {_DECODED}.{_CORRUPT} IS NULL AND {strict}"
+    plain = c.PLAIN if c.PLAIN in frame.columns else "false"
+    valid = f"is_valid_utf8({text}) AND {_DECODED} IS NOT NULL AND {_DECODED}.{_CORRUPT} IS NULL"
     taken = {"value", *(name.lower() for name in names)}
     flat = _project(
         frame,
         [
             *_quoted([name for name in frame.columns if name != _DECODED]),
-            f"coalesce({valid} AND NOT {altered}, false) AS {_VALID}",
+            f"coalesce({valid} AND ({plain} OR ({strict} AND NOT {altered})), false) AS {_VALID}",
             *(f"{value} AS {quote(name)}" for name, value in decoded.items()),
             *(f"{c.ORIGINAL}.{quote(name)} AS {quote(name)}" for name, _ in shape.columns if name not in taken),
         ],
@@ -211,7 +222,7 @@ def _decode(
     if transform.decode == "json" and pipeline.error_handling.missing_field_behavior != "null":
         absent = " OR ".join(f"{quote(name)} IS NULL" for name in names)
         wanted = "array(" + ", ".join(literal(name) for name in names) + ")"
-        missing = f"({absent}) AND size(array_except({wanted}, json_object_keys({text}))) > 0"
+        missing = f"({absent}) AND NOT {plain} AND size(array_except({wanted}, json_object_keys({text}))) > 0"
         skip = pipeline.error_handling.missing_field_behavior == "skip"
         verdict = c.FILTERED if skip else str(ErrorType.JSON_PATH_NOT_FOUND)
         checks.append((missing, verdict, "a field of the schema is missing"))

@@ -74,7 +74,7 @@ def _frame(spark: SparkSession, job: Job, wave: Wave) -> DataFrame:
     if job.pipeline.transform.trivial:
         records = _without_control(arrow)
         return lanes.mapInArrow(partial(copy_lane, job, wave, records), outcome)
-    read = lanes.mapInArrow(partial(read_lane, job, wave, arrow), schema)
+    read = lanes.mapInArrow(partial(read_lane, job, wave, arrow, transform.plain_pattern(job.pipeline)), schema)
     judged = transform.apply(read, job.pipeline, job.shape)
     return judged.mapInArrow(partial(deliver_lane, job, wave), outcome)
 
@@ -84,7 +84,8 @@ def _reader_schema(job: Job) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
 
-    fields = [StructField(item.name, from_arrow_type(item.type)) for item in control_schema()]
+    control = control_schema(plain=transform.plain_pattern(job.pipeline) is not None)
+    fields = [StructField(item.name, from_arrow_type(item.type)) for item in control]
     ddl = ", ".join(f"{quote(name)} {kind}" for name, kind in job.shape.columns)
     return StructType(fields + transform.parse_schema(ddl, job.context.pipeline).fields)
 
