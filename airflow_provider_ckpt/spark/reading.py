@@ -83,9 +83,7 @@ def control_schema(*, plain: bool) -> list[pa.Field]:
     return [*fields, pa.field(c.PLAIN, pa.bool_())] if plain else fields
 
 
-def _tagged(
-    schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, pattern: str | None
-) -> pa.RecordBatch:
+def _tagged(schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, pattern: str | None) -> pa.RecordBatch:
     import pyarrow as pa
 
     size = records.num_rows
