@@ -74,13 +74,7 @@ _DEAD_LETTERED = frozenset(
     }
 )
 _ALWAYS_RETRIED = frozenset(
-    {
-        ErrorType.OFFSET_COMMIT,
-        ErrorType.IO,
-        ErrorType.REDIS,
-        ErrorType.CACHE,
-        ErrorType.LEDGER_UNAVAILABLE,
-    }
+    {ErrorType.OFFSET_COMMIT, ErrorType.IO, ErrorType.REDIS, ErrorType.CACHE, ErrorType.LEDGER_UNAVAILABLE}
 )
 _RETRIED_WHEN_RECOVERABLE = frozenset(
     {ErrorType.KAFKA_PRODUCER, ErrorType.KAFKA_CONSUMER, ErrorType.SINK, ErrorType.SOURCE}
@@ -132,9 +126,7 @@ class ErrorInfo:
 
 def default_action(error: ErrorInfo) -> Action:
     """What follows from an error when the pipeline says nothing else (semantics, section 7); an unnamed error halts."""
-    if error.type in _ALWAYS_RETRIED:
-        return Action.RETRY
-    if error.type in _RETRIED_WHEN_RECOVERABLE and error.recoverable:
+    if error.type in _ALWAYS_RETRIED or (error.type in _RETRIED_WHEN_RECOVERABLE and error.recoverable):
         return Action.RETRY
     if error.type in _DEAD_LETTERED:
         return Action.DEAD_LETTER

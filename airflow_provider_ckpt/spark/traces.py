@@ -39,7 +39,7 @@ _UNFIT = (ValueError, TypeError, OverflowError, NotImplementedError)
 """What Python and Arrow raise of a value that they cannot hand to Spark: then there is no trace, and no harm."""
 
 _MOST = 100
-"""Records of one batch that are evaluated: each is a Spark job."""
+"""Records of one batch that are evaluated, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +140,13 @@ def _evaluated(
 
 
 def _said(frames: Iterator[DataFrame]) -> str | None:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     for frame in frames:
         try:
             frame.collect()
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:  # the latter is what Spark does not translate
             found = _SPARKS_OWN.search(str(error))
             return found[0].strip() if found else first_line(error)
     return None
