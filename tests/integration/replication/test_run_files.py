@@ -31,7 +31,7 @@ ROWS = pa.table(
     {
         "id": pa.array([0, 1, 2], pa.int64()),
         "text": pa.array(['a,"b"\n é', " x ", None], pa.string()),
-        "share": pa.array([0.1, float("nan"), None], pa.float64()),
+        "share": pa.array([0.1, -1.5e-7, None], pa.float64()),
         "price": pa.array([Decimal("12345678901234567.10"), Decimal("-0.01"), None], pa.decimal128(20, 2)),
         "at": pa.array([AT, AT, None], pa.timestamp("us", tz="UTC")),
         "day": pa.array([date(2024, 2, 29), date(1, 1, 1), None], pa.date32()),
