@@ -5,7 +5,7 @@ SHELL := bash
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka demo test test-unit test-integration test-system lint format crash formal ledger-storm bench-pg bench-ledger docs lock clean
+.PHONY: help setup java postgres kafka demo test test-unit test-integration test-system lint format crash formal ledger-storm bench-pg bench-ledger bench-isolation docs lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -65,6 +65,9 @@ bench-pg: setup postgres java ## A million rows PostgreSQL to PostgreSQL against
 
 bench-ledger: setup postgres ## Settlements a second, with 10,000 and 10,000,000 receipts behind them; writes build/bench/ledger.json
 	@$(PY) -m tests.benchmarks.ledger
+
+bench-isolation: setup postgres java ## A million clean rows with and without isolation of bad ones; writes build/bench/isolation.json
+	@$(PY) -m tests.benchmarks.isolation
 
 docs: setup ## Build the documentation into docs/_build/html
 	@AIRFLOW_HOME=$(CURDIR)/build/docs $(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -24,6 +24,9 @@ _BAD = "ckpt_bad"
 CHECK = "SET CONSTRAINTS ALL IMMEDIATE"
 """Checks what the target defers to the commit while the failure can still be traced to its row."""
 
+_OF_DATA = "data_exception OR integrity_constraint_violation OR program_limit_exceeded"
+"""SQLSTATE classes 22, 23 and 54, which one row's data may be the cause of."""
+
 _BLOCK = 64
 """Positions that are tried together before they are tried one by one."""
 
@@ -135,14 +138,14 @@ class Rows:
                 LOOP
                     BEGIN
                         {self._insert(self._lenient, stage, "WHERE s.ctid = ANY (ckpt_block.places)")}
-                    EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+                    EXCEPTION WHEN {_OF_DATA} THEN
                         FOR ckpt_item IN
                             SELECT {place} AS place, array_agg(ctid) AS places FROM {stage}
                             WHERE ctid = ANY (ckpt_block.places) GROUP BY {place} ORDER BY {place}
                         LOOP
                             BEGIN
                                 {self._insert(self._lenient, stage, "WHERE s.ctid = ANY (ckpt_item.places)")}
-                            EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+                            EXCEPTION WHEN {_OF_DATA} THEN
                                 INSERT INTO pg_temp.{_BAD} VALUES (ckpt_item.place, SQLSTATE, SQLERRM);
                             END;
                         END LOOP;

@@ -51,6 +51,9 @@ _VERDICTS = {
 }
 _OUTCOMES = dict(_VERDICTS.values())
 
+_OF_DATA = ("22", "23", "54")
+"""SQLSTATE classes of which one row's data may be the cause; 54: a value nested too deep, or too large for an index."""
+
 
 class PostgresWriter:
     """See :class:`~airflow_provider_ckpt.connectors.protocols.Writer`."""
@@ -262,4 +265,4 @@ def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
 
 def _is_data_error(error: Exception) -> bool:
     state = sqlstate_of(error)
-    return state is not None and state[:2] in ("22", "23")
+    return state is not None and state[:2] in _OF_DATA

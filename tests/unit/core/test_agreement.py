@@ -48,10 +48,10 @@ def recorded(
     return Recorded(passed, {batch.key: batch for batch in batches}, {"t": generation}, letters or {})
 
 
-def total(batches: int, **fates: int) -> RangeReceipt:
+def total(batches: int) -> RangeReceipt:
     """A range receipt of the first batches, merged."""
     counts = Counts(10 * batches, 7 * batches, 2 * batches, batches)
-    return RangeReceipt(1, "t", Range(0, 10 * batches), counts, batches, **fates)
+    return RangeReceipt(1, "t", Range(0, 10 * batches), counts, batches)
 
 
 def differences(ledger: Recorded, *receipts: Receipt) -> list[Difference]:

@@ -1,0 +1,108 @@
+"""The transform on hostile records: what a strict, independent parser refuses is rejected; the rest arrives whole."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from tests.hostile import corpus
+from tests.hostile.judge import row_of
+from tests.integration.spark.judging import DELIVERED, Judged, Transform
+
+
+@pytest.fixture(scope="module")
+def strict(spark: SparkSession) -> Transform:
+    """Decodes the corpus' schema."""
+    return Transform(spark, {"decode": "json", "schema": corpus.SCHEMA})
+
+
+def unfair(records: dict[str, bytes], judged: list[Judged]) -> dict[str, Any]:
+    """Records of which the transform says something else than the judge."""
+    expected = {name: row_of(record) for name, record in records.items()}
+    found = {name: item.row if item.verdict is DELIVERED else None for name, item in zip(records, judged, strict=True)}
+    return {name: found[name] for name in records if not same(found[name], expected[name])}
+
+
+def same(row: Any, expected: Any) -> bool:
+    """Whether two rows are the same, the sign of nothing included."""
+    return repr(row) == repr(expected)
+
+
+def test_what_is_hostile_is_rejected_with_its_bytes(strict: Transform) -> None:
+    judged = strict.raw(*corpus.BAD.values())
+    assert unfair(corpus.BAD, judged) == {}
+    changed = [
+        name for name, item in zip(corpus.BAD, judged, strict=True) if item.original != {"value": corpus.BAD[name]}
+    ]
+    assert changed == []
+
+
+def test_what_is_only_odd_arrives_whole(strict: Transform) -> None:
+    judged = strict.raw(*[record for record, _ in corpus.FINE.values()])
+    found = {name: item.row for name, item in zip(corpus.FINE, judged, strict=True)}
+    assert [name for name, (_, row) in corpus.FINE.items() if not same(found[name], row)] == []
+    assert {item.verdict for item in judged} == {DELIVERED}
+
+
+@pytest.mark.parametrize("name", corpus.large())
+def test_a_record_of_ten_megabytes_is_one_record(strict: Transform, name: str) -> None:
+    record = corpus.large()[name]
+    (judged,) = strict.raw(record)
+    assert unfair({name: record}, [judged]) == {}
+    assert judged.verdict is DELIVERED or judged.original == {"value": record}
+
+
+_SCRAPS = st.sampled_from(
+    [
+        *(bytes([byte]) for byte in b"{}[],:\"\\\x00\xff\r 1-/'"),
+        *(b"\\u", b"d800", b"e9", b"null", b"NaN", b"1e999", b"\xc3\xa9", b"\xef\xbb\xbf", b"//"),
+        *(b'"id"', b'"name"', b'"x":', b'"id":1'),
+    ]
+)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> bytes:
+    """A record of the schema that something was done to."""
+    document = draw(st.fixed_dictionaries({"id": st.integers(), "name": st.text(max_size=9), "x": st.floats()}))
+    for name in draw(st.lists(st.sampled_from(["id", "x", "y", "ID"]), max_size=2)):
+        document[name] = draw(_JSON)
+    record = json.dumps(document, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
+    for _ in range(draw(st.integers(0, 2))):
+        at, length = draw(st.integers(0, len(record))), draw(st.sampled_from([0, 0, 1, 3]))
+        record = record[:at] + draw(_SCRAPS | st.binary(max_size=3)) + record[at + length :]
+    return record
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(st.lists(records() | st.binary(max_size=30), min_size=150, max_size=150))
+def test_the_transform_and_the_judge_agree_on_whatever_comes(strict: Transform, some: list[bytes]) -> None:
+    known = [record for record in some if not _is_text_of_something(record)]
+    named = {f"{at}: {record!r}": record for at, record in enumerate(known)}
+    assert unfair(named, strict.raw(*known)) == {}
+
+
+def _is_text_of_something(record: bytes) -> bool:
+    """Whether the name is JSON and no text, which Spark takes as the text of that JSON."""
+    try:
+        return not isinstance(json.loads(record).get("name", ""), str | None)
+    except (ValueError, AttributeError):
+        return False
+
+
+def test_a_field_that_is_no_text_arrives_as_it_was_written(strict: Transform) -> None:
+    written = ["1.50", "1e400", "-0", "true", '{"b": [1, 2.0]}', "[1]", "12345678901234567890123"]
+    judged = strict.raw(*[b'{"id":1,"name":' + text.encode() + b',"x":1}' for text in written])
+    assert [item.row["name"] for item in judged] == written
+    assert not math.isnan(judged[0].row["x"])
