@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from airflow_provider_ckpt.core.cadence import Cadence
 from airflow_provider_ckpt.core.policy import OnExhausted, RetryPolicy
 
 Delivery = Literal["at_least_once", "at_most_once", "exactly_once"]
@@ -37,9 +40,15 @@ class Part(BaseModel):
 class CommitStrategy(Part):
     """When delivered work is settled into the ledger.
 
+    :param manual_commit: ``False`` settles by timer alone
+    :param commit_mode: ``sync`` settles each batch of a lane before the next is sent
     :param commit_interval: records per micro-batch, obeyed exactly; ``auto`` lets the source choose
     :param commit_interval_ms: settle at least this often
-    :param commit_mode: ``sync`` settles each batch of a lane before the next is sent
+    :param commit_timeout_ms: how long a statement of a settlement may take, or wait for somebody else's
+    :param auto_commit_interval_ms: the timer
+    :param checkpoint_after_ms: after this long, ``min_checkpoint_count`` batches are worth a settlement
+    :param min_checkpoint_count: fewer batches by which the checkpoint could move wait for the wave's end
+    :param max_checkpoint_count: so many are settled at once
     """
 
     manual_commit: bool = True
@@ -66,13 +75,16 @@ class CommitStrategy(Part):
         return None if self.commit_interval == "auto" else self.commit_interval
 
     @property
-    def wave_seconds(self) -> float:
-        """How long a wave goes on starting batches before it is settled."""
-        if self.commit_interval_ms is not None:
-            return self.commit_interval_ms / 1000
-        if not self.manual_commit:
-            return self.auto_commit_interval_ms / 1000
-        return 10.0
+    def cadence(self) -> Cadence:
+        """When a wave that is still running is settled, as the core takes it."""
+        every = self.commit_interval_ms if self.manual_commit else self.auto_commit_interval_ms
+        return Cadence(
+            after=self.checkpoint_after_ms / 1000,
+            least=self.min_checkpoint_count,
+            most=self.max_checkpoint_count,
+            at_least_every=None if every is None else every / 1000,
+            timed=not self.manual_commit,
+        )
 
 
 class Retry(Part):
@@ -92,23 +104,71 @@ class Retry(Part):
         return RetryPolicy(**self.model_dump())
 
 
+class LetterPlace(StrEnum):
+    """Where dead letters go."""
+
+    SAME = "same"
+    KAFKA = "kafka"
+    POSTGRES = "postgres"
+    FILES = "files"
+
+
+def _with_brokers(data: object) -> object:
+    """StreamForge's ``brokers`` name a cluster for dead letters; there it needs no other word."""
+    if isinstance(data, Mapping) and data.get("brokers") and "sink" not in data:
+        return {**data, "sink": LetterPlace.KAFKA.value}
+    return data
+
+
 class DeadLetterQueue(Part):
     """Where records go that can never be delivered.
 
     :param enabled: without it, an error that calls for a dead letter halts the run; nothing is dropped
-    :param sink: ``same`` writes them with the batch: a table beside a PostgreSQL target, JSON lines beside
-        a Delta table, ``topic`` for a Kafka target
+    :param sink: ``same`` writes them with the batch: a table beside a PostgreSQL target, JSON lines beside a table of
+        files, ``topic`` for a Kafka target. Elsewhere they are written before the batch's receipt. With ``brokers`` and
+        no word here, ``kafka``
+    :param connection: Airflow connection id, for ``kafka`` and ``postgres``; by default that of a sink or source of the
+        same type
+    :param topic: for ``kafka``, and for ``same`` with a Kafka target
+    :param brokers: other brokers than the connection's, for ``kafka``
+    :param compression: of the messages, for ``kafka``; for ``same`` with a Kafka target, of the topic when it is made
+    :param table: ``schema.table`` or ``table``, for ``postgres``
+    :param path: a directory, for ``files``
+    :param max_dlq_retries: after the first try, a second apart; then the run halts and the checkpoint stays
     """
 
     enabled: bool = True
-    sink: Literal["same"] = "same"
+    sink: LetterPlace = LetterPlace.SAME
+    connection: str | None = None
     topic: str = "streamforge-dlq"
     brokers: str | None = None
-    compression: str = "none"
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    table: str = "ckpt_dead_letter"
+    path: str | None = None
     include_original_headers: bool = True
     include_stack_trace: bool = False
     header_prefix: str = "x-ckpt-"
     max_dlq_retries: Whole = Field(default=3, ge=0)
+
+    _kafka = model_validator(mode="before")(_with_brokers)
+
+    @model_validator(mode="after")
+    def _needs(self) -> Self:
+        if self.sink is LetterPlace.FILES and not self.path:
+            raise ValueError("sink: files needs path, a directory")
+        if self.sink is LetterPlace.SAME and self.brokers:
+            raise ValueError("brokers are those of sink: kafka; write that, or leave them out")
+        return self
+
+    @property
+    def here(self) -> bool:
+        """Whether dead letters are written with their batch, by the sink itself."""
+        return self.enabled and self.sink is LetterPlace.SAME
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether dead letters go to another place than the sink's own."""
+        return self.enabled and self.sink is not LetterPlace.SAME
 
 
 class ErrorHandling(Part):

@@ -13,21 +13,22 @@ from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from airflow_provider_ckpt.config.delivery import LetterPlace
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.problems import Path, Problem, problems
 from airflow_provider_ckpt.config.variables import expand
 from airflow_provider_ckpt.core.errors import ConfigError
 
-_NOT_READ = {
-    "commit_strategy": ("commit_timeout_ms", "checkpoint_after_ms", "min_checkpoint_count", "max_checkpoint_count"),
-    "dead_letter_queue": ("topic", "brokers", "compression", "include_stack_trace"),
+_OF_A_PLACE = {
+    "connection": (LetterPlace.KAFKA, LetterPlace.POSTGRES, LetterPlace.FILES),
+    "topic": (LetterPlace.KAFKA,),
+    "compression": (LetterPlace.KAFKA,),
+    "table": (LetterPlace.POSTGRES,),
+    "path": (LetterPlace.FILES,),
 }
-"""Keys of connectors and commands that are not there yet."""
-
-_READ_BY_KAFKA = frozenset({"topic"})
-"""Those of dead_letter_queue that a kafka sink obeys."""
+"""Keys of dead_letter_queue that say something of some places alone."""
 
 
 def load(path: str | PathLike[str]) -> Pipeline:
@@ -96,18 +97,20 @@ def warnings(pipeline: Pipeline) -> list[str]:
             "error_handling.cache_failure_behavior is kept for compatibility and has no effect: "
             "there are no lookups here"
         )
-    return said + [f"{key} is accepted and has no effect in this version" for key in _without_effect(pipeline)]
+    return said + list(_of_another_place(pipeline))
 
 
-def _without_effect(pipeline: Pipeline) -> Iterator[str]:
-    """Keys that nothing reads yet and that were given another value than their default."""
-    for name, keys in _NOT_READ.items():
-        part: BaseModel = getattr(pipeline, name)
-        for key in keys:
-            if pipeline.sink.type == "kafka" and key in _READ_BY_KAFKA:
-                continue
-            if getattr(part, key) != type(part).model_fields[key].default:
-                yield f"{name}.{key}"
+def _of_another_place(pipeline: Pipeline) -> Iterator[str]:
+    """What is said of a place for dead letters that is not theirs."""
+    queue = pipeline.dead_letter_queue
+    same = queue.sink is LetterPlace.SAME
+    place = LetterPlace.KAFKA if same and pipeline.sink.type == "kafka" else queue.sink
+    for key, places in _OF_A_PLACE.items():
+        if place in places and not (same and key == "connection"):
+            continue
+        if getattr(queue, key) != type(queue).model_fields[key].default:
+            where = f"beside the {pipeline.sink.type} target" if same else f"to dead_letter_queue.sink: {queue.sink}"
+            yield f"dead_letter_queue.{key} has no effect: dead letters go {where}"
 
 
 def _compose(text: str, name: str) -> yaml.Node:

@@ -18,6 +18,7 @@ from airflow_provider_ckpt.config.delivery import (
     DeadLetterQueue,
     Delivery,
     ErrorHandling,
+    LetterPlace,
     Part,
     Retry,
     Whole,
@@ -233,7 +234,25 @@ class Pipeline(Part):
             raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for an upsert sink")
         if "kafka" in (self.source.type, self.sink.type) and self.consumer.strategy == "round_robin":
             raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for kafka")
+        queue = self.dead_letter_queue
+        wanting = {LetterPlace.KAFKA: "connection or brokers", LetterPlace.POSTGRES: "connection"}.get(queue.sink)
+        if wanting and queue.elsewhere and not queue.brokers and self.letters_connection is None:
+            raise ValueError(f"dead_letter_queue.sink: {queue.sink} needs {wanting}")
         return self
+
+    @property
+    def letters_connection(self) -> str | None:
+        """The connection of a place for dead letters that is not the sink's own: its own, or one of the same type."""
+        queue = self.dead_letter_queue
+        if not queue.elsewhere or queue.connection:
+            return queue.connection if queue.elsewhere else None
+        return next((part.connection for part in (self.sink, self.source) if part.type == queue.sink.value), None)
+
+    @property
+    def connections(self) -> frozenset[str]:
+        """The ids of all Airflow connections that lanes need."""
+        named = (self.source.connection, self.sink.connection, self.letters_connection)
+        return frozenset(name for name in named if name)
 
     @property
     def pinned(self) -> bool:

@@ -71,6 +71,7 @@ class Content:
     :param letters: the records that the transform rejected
     :param read: records read from the source
     :param filtered: records that ``where`` left out
+    :param elsewhere: dead letters of the batch that are kept in another place than the sink, durably
     :param original: gives, for positions of ``rows``, the dead letters with the original bytes and origin headers,
         and the errors passed in; for a writer that finds bad records itself
     """
@@ -80,6 +81,7 @@ class Content:
     read: int
     filtered: int
     original: Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]
+    elsewhere: int = 0
 
     def counts(self, extra_letters: int = 0) -> Counts:
         """The batch's counts when the writer itself dead-lettered ``extra_letters`` of the rows."""
@@ -87,7 +89,7 @@ class Content:
             self.read,
             self.rows.num_rows - extra_letters,
             self.filtered,
-            len(self.letters) + extra_letters,
+            len(self.letters) + self.elsewhere + extra_letters,
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_provider_ckpt.config.delivery import LetterPlace
+from airflow_provider_ckpt.connectors.boxes import BoxedSink, BoxedWriter, LetterBox
 from airflow_provider_ckpt.connectors.protocols import (
     Committer,
     Connection,
@@ -39,6 +41,11 @@ _WRITERS = {
     "delta": ("delta.writer", "DeltaWriter"),
     "kafka": ("kafka.writer", "KafkaWriter"),
 }
+_BOXES = {
+    LetterPlace.FILES: ("files.box", "FilesBox"),
+    LetterPlace.KAFKA: ("kafka.box", "KafkaBox"),
+    LetterPlace.POSTGRES: ("postgres.box", "PostgresBox"),
+}
 _COMMITTERS = {"delta": ("delta.committer", "DeltaCommitter")}
 
 
@@ -56,14 +63,36 @@ def open_reader(pipeline: Pipeline, connection: Connection | None, shape: Shape)
     return cast("Reader", _load(*_READERS[pipeline.source.type])(pipeline, connection, shape))
 
 
-def open_sink(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Sink:
-    """The controlling half of the pipeline's sink."""
-    return cast("Sink", _load(*_SINKS[pipeline.sink.type])(pipeline, connection, context))
+def open_sink(
+    pipeline: Pipeline, connection: Connection | None, context: SinkContext, letters: Connection | None = None
+) -> Sink:
+    """The controlling half of the pipeline's sink.
+
+    :param letters: the connection of :attr:`~Pipeline.letters_connection`
+    """
+    sink = cast("Sink", _load(*_SINKS[pipeline.sink.type])(pipeline, connection, context))
+    return BoxedSink(sink, _box(pipeline, letters, context)) if pipeline.dead_letter_queue.elsewhere else sink
 
 
-def open_writer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Writer:
-    """The writing half of the pipeline's sink."""
-    return cast("Writer", _load(*_WRITERS[pipeline.sink.type])(pipeline, connection, context))
+def open_writer(
+    pipeline: Pipeline, connection: Connection | None, context: SinkContext, letters: Connection | None = None
+) -> Writer:
+    """The writing half of the pipeline's sink.
+
+    :param letters: the connection of :attr:`~Pipeline.letters_connection`
+    """
+    writer = cast("Writer", _load(*_WRITERS[pipeline.sink.type])(pipeline, connection, context))
+    queue = pipeline.dead_letter_queue
+    return BoxedWriter(writer, _box(pipeline, letters, context), queue.max_dlq_retries) if queue.elsewhere else writer
+
+
+def _box(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> LetterBox:
+    return cast("LetterBox", _load(*_BOXES[pipeline.dead_letter_queue.sink])(pipeline, connection, context))
+
+
+def two_phase(pipeline: Pipeline) -> bool:
+    """Whether the pipeline's sink commits once a wave, so that it has no receipts to show before."""
+    return pipeline.sink.type in _COMMITTERS
 
 
 def open_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Committer | None:

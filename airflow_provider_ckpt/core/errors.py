@@ -96,6 +96,7 @@ class ErrorInfo:
     :param recoverable: whether the driver or connector says that trying again can help
     :param sqlstate: the five-character SQLSTATE where a database gave one
     :param whole: whether the sink or source as a whole failed (unreachable, refused, full), not this batch
+    :param trace: where it happened, in the words of whatever raised it, where that is known and somebody asked
     """
 
     type: ErrorType
@@ -103,6 +104,7 @@ class ErrorInfo:
     recoverable: bool = False
     sqlstate: str | None = None
     whole: bool = False
+    trace: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -112,6 +114,7 @@ class ErrorInfo:
             "recoverable": self.recoverable,
             "sqlstate": self.sqlstate,
             "whole": self.whole,
+            "trace": self.trace,
         }
 
     @classmethod
@@ -123,6 +126,7 @@ class ErrorInfo:
             data["recoverable"],
             data.get("sqlstate"),
             data.get("whole", False),
+            data.get("trace"),
         )
 
 
@@ -201,6 +205,24 @@ class ConfigError(CkptError):
     type = ErrorType.CONFIG
 
 
+class DslParseError(ConfigError):
+    """An expression of the transform does not parse."""
+
+    type = ErrorType.DSL_PARSE
+
+
+class InvalidFilterError(ConfigError):
+    """``transform.where`` cannot be used: an unknown column, a wrong type, another record than its own."""
+
+    type = ErrorType.INVALID_FILTER
+
+
+class InvalidTransformError(ConfigError):
+    """``transform.select`` or the schema cannot be used."""
+
+    type = ErrorType.INVALID_TRANSFORM
+
+
 class SourceError(CkptError):
     """The source refused, changed identity, or cannot be read."""
 
@@ -260,6 +282,12 @@ class LedgerUnavailableError(CkptError):
     """The ledger cannot be opened, is at the wrong revision, or did not answer."""
 
     type = ErrorType.LEDGER_UNAVAILABLE
+
+
+class OffsetCommitError(LedgerUnavailableError):
+    """A settlement could not be stored in time, as often as it was tried; the checkpoint stays, and nothing is lost."""
+
+    type = ErrorType.OFFSET_COMMIT
 
 
 class LedgerStateError(CkptError):

@@ -73,6 +73,19 @@ class Policy:
             return Action.HALT
         return chosen
 
+    def record(self, error: ErrorInfo, attempt: int) -> Action:
+        """What follows from an error of one record, found when its batch was tried.
+
+        One that is to be retried fails its batch, until the attempts are used up; then it costs itself again.
+
+        :param attempt: the number of the attempt, from 1
+        """
+        action = self.action(error)
+        spent = attempt >= self.retry.max_attempts * self.retry.rounds
+        if action is Action.RETRY and spent and self.retry.on_exhausted is OnExhausted.DLQ and self.dead_letters:
+            return Action.DEAD_LETTER if default_action(error) is not Action.HALT else Action.HALT
+        return action
+
 
 @dataclass(frozen=True, slots=True)
 class Retry:
@@ -85,6 +98,11 @@ class Retry:
 @dataclass(frozen=True, slots=True)
 class Reject:
     """Claim the verdict ``rejected``: the whole batch goes to the dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Claim the verdict ``void``: the pipeline lets such errors go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +120,14 @@ class Halt:
     """End the run as failed at once; trying again cannot help until a person has acted."""
 
 
-Decision = Retry | Reject | Hold | FailRun | Halt
+Decision = Retry | Reject | Drop | Hold | FailRun | Halt
 
 
 def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, unit: float) -> Decision:
     """What happens to a batch whose lane reported a failure (semantics, section 7).
+
+    To skip is for records. A batch that fails by an error of a record that nobody could tell is rejected instead, so
+    that the others in it are not lost.
 
     An error that halts by default, and that the pipeline has retried instead, halts when its attempts are used up: an
     override never ends in a drop. A batch that is given up already cannot be given up further: when claiming its
@@ -121,8 +142,11 @@ def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, uni
     if error.whole:
         return FailRun()
     give_up = Reject() if batch.instruction is Instruction.DELIVER else Halt()
+    about_records = default_action(error) is Action.DEAD_LETTER
+    if action is Action.SKIP_AND_LOG and not about_records:
+        return Drop() if batch.instruction is Instruction.DELIVER else Halt()
     if action in (Action.DEAD_LETTER, Action.SKIP_AND_LOG):
-        return give_up
+        return give_up if policy.dead_letters else Halt()
     retry = policy.retry
     not_before = now + retry.delay(batch.finished + 1, unit)
     if batch.failures + 1 < retry.max_attempts:

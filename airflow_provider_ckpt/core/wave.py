@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Instruction, Receipt
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, Instruction, Receipt
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.ranges import Range
 
@@ -160,3 +160,22 @@ def pack(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[list[B
         for index, task in enumerate(ordered):
             packed[index % len(packed)].append(task)
     return [lane for lane in packed if lane]
+
+
+def one_by_one(due: Sequence[Batch], *, pinned: bool) -> list[Batch]:
+    """Of a pinned pipeline each partition's first batch; of any other all of them, which are one by one anyway."""
+    if not pinned:
+        return list(due)
+    first: dict[str, Batch] = {}
+    for batch in due:
+        first.setdefault(batch.key.partition, batch)
+    return list(first.values())
+
+
+def unblocked(due: Sequence[Batch], candidates: Sequence[Batch]) -> list[Batch]:
+    """The due batches that no earlier batch of their partition keeps waiting (semantics, section 6)."""
+    waiting: dict[str, int] = {}
+    for batch in candidates:
+        if batch not in due:
+            waiting.setdefault(batch.key.partition, batch.key.seq)
+    return [batch for batch in due if batch.key.seq < waiting.get(batch.key.partition, batch.key.seq + 1)]

@@ -12,7 +12,15 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.core.errors import CkptError, ConfigError, EngineError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.errors import (
+    CkptError,
+    ConfigError,
+    DslParseError,
+    EngineError,
+    ErrorInfo,
+    InvalidFilterError,
+    InvalidTransformError,
+)
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.hooks import ending
 from airflow_provider_ckpt.hooks.run_directory import RunDirectory, sweep
@@ -158,5 +166,6 @@ class SubmitEngine:
 
 def _final(error: ErrorInfo, pipeline: str) -> CkptError:
     """An error of the job itself, such as an expression that does not parse."""
-    known = {ErrorType.CONFIG: ConfigError}
-    return known.get(error.type, EngineError)(error.message, pipeline=pipeline)
+    known = (ConfigError, DslParseError, InvalidFilterError, InvalidTransformError)
+    kind = next((kind for kind in known if kind.type is error.type), EngineError)
+    return kind(error.message, pipeline=pipeline)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -157,10 +158,31 @@ def _hint(line: str) -> str:
 
 
 @contextmanager
-def writing(engine: Engine, place: str) -> Iterator[Connection]:
-    """One command's transaction: all of it is stored, or nothing."""
-    with clear_errors(place), engine.begin() as connection:
+def writing(engine: Engine, place: str, patience: timedelta | None = None) -> Iterator[Connection]:
+    """One command's transaction: all of it is stored, or nothing.
+
+    :param patience: how long a statement of it may take, or wait for another command, if not as long as any
+    """
+    with clear_errors(place), engine.connect() as connection, _within(connection, patience), connection.begin():
+        if patience is not None and engine.dialect.name == "postgresql":
+            limit = f"{max(round(patience.total_seconds() * 1000), 1)}ms"
+            settings = (sa.func.set_config(name, limit, True) for name in ("statement_timeout", "lock_timeout"))
+            connection.execute(sa.select(*settings))
         yield connection
+
+
+@contextmanager
+def _within(connection: Connection, patience: timedelta | None) -> Iterator[None]:
+    """SQLite's own patience, which is the connection's: it waits for the write lock alone."""
+    if patience is None or connection.dialect.name != "sqlite":
+        yield
+        return
+    driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+    driver.execute(f"PRAGMA busy_timeout = {max(round(patience.total_seconds() * 1000), 1)}")
+    try:
+        yield
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000:.0f}")
 
 
 @contextmanager

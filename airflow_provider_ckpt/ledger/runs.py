@@ -141,13 +141,15 @@ class RunCommands(Session):
         policy: Policy,
         unit: Callable[[], float],
         window: timedelta | None = None,
+        patience: timedelta | None = None,
     ) -> Settlement:
         """End the attempts that a wave reports, and move the checkpoint.
 
         :param unit: gives a random number in [-1, 1] for each retry's jitter
         :param window: the low watermark follows the checkpoint at this distance; without one it is the checkpoint
+        :param patience: how long a statement may take, or wait for another command
         """
-        with self._command(lease, now, _numbers(outcome.key for outcome in outcomes)) as work:
+        with self._command(lease, now, _numbers(outcome.key for outcome in outcomes), patience) as work:
             return settling.settle(work, outcomes, policy=policy, unit=unit, window=window)
 
     def lost(

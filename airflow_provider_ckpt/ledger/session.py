@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Self
 
 import sqlalchemy as sa
@@ -55,8 +55,8 @@ class Session:
         self.close()
 
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        with engines.writing(self._engine, self._place) as connection:
+    def _writing(self, patience: timedelta | None = None) -> Iterator[sa.Connection]:
+        with engines.writing(self._engine, self._place, patience) as connection:
             yield connection
 
     @contextmanager
@@ -65,6 +65,8 @@ class Session:
             yield connection
 
     @contextmanager
-    def _command(self, lease: Lease, now: datetime | None = None, touch: Touch = None) -> Iterator[Work]:
-        with self._writing() as connection:
+    def _command(
+        self, lease: Lease, now: datetime | None = None, touch: Touch = None, patience: timedelta | None = None
+    ) -> Iterator[Work]:
+        with self._writing(patience) as connection:
             yield Work(connection, lease, now or datetime.now(UTC), touch)

@@ -20,7 +20,7 @@ from airflow_provider_ckpt.core.batch import (
 )
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.partition import Partition
-from airflow_provider_ckpt.core.policy import Decision, FailRun, Halt, Hold, Policy, Reject, Retry, decide
+from airflow_provider_ckpt.core.policy import Decision, Drop, FailRun, Halt, Hold, Policy, Reject, Retry, decide
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger import bulk, letters, store, tables, trail, watermark
@@ -95,8 +95,13 @@ def settle(
 
 def _storable(error: ErrorInfo) -> ErrorInfo:
     """The error without characters that no database takes; a message may quote the record that it is about."""
-    message = error.message.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
-    return error if message == error.message else replace(error, message=message)
+    message = _without_nul(error.message)
+    trace = error.trace and _without_nul(error.trace)
+    return error if (message, trace) == (error.message, error.trace) else replace(error, message=message, trace=trace)
+
+
+def _without_nul(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
 def _carry_out(work: Work, batch: Batch, error: ErrorInfo, decision: Decision) -> None:
@@ -110,6 +115,8 @@ def _carry_out(work: Work, batch: Batch, error: ErrorInfo, decision: Decision) -
     )
     if isinstance(decision, Reject):
         events += partition.instruct(planned, Instruction.REJECT, reason=error.message)
+    elif isinstance(decision, Drop):
+        events += partition.instruct(planned, Instruction.VOID, reason=error.message)
     elif isinstance(decision, Hold):
         events += partition.hold(planned, reason=error.message)[1]
     work.ended(batch.key, AttemptOutcome.FAILED, error.type)

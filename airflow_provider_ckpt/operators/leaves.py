@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ckpt.connectors.delta.layout import Layout
+from airflow_provider_ckpt.connectors.files.letters import letters_beside
 from airflow_provider_ckpt.operators.replicate import held_message
 from airflow_provider_ckpt.operators.step import CkptStepOperator
 
@@ -58,4 +58,4 @@ def dead_letters_at(pipeline: Pipeline) -> str:
     if sink.table is not None:
         schema, dot, _ = sink.table.rpartition(".")
         return f"table {schema}{dot}{_LETTERS_TABLE} of connection {sink.connection}"
-    return f"the JSON lines under {Layout(Path(str(sink.path)), ledger='', pipeline=pipeline.name).letters}"
+    return f"the JSON lines under {letters_beside(Path(str(sink.path)), pipeline.name)}"

@@ -21,7 +21,6 @@ from airflow_provider_ckpt.core.agreement import (
     knows,
 )
 from airflow_provider_ckpt.core.letters import AttemptKey
-from airflow_provider_ckpt.replication.letters import open_sink
 from airflow_provider_ckpt.replication.setup import Setup
 
 STEPS = 4
@@ -39,7 +38,7 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
     name = setup.pipeline.name
     recorded = setup.ledger.recorded(name)
     tell(f"{len(recorded.passed) + len(recorded.batches):,} batches and range receipts in the ledger")
-    with closing(open_sink(setup)) as sink:
+    with closing(setup.open_sink()) as sink:
         receipts = list(sink.receipts({}))
         tell(f"{len(receipts):,} receipts in the sink")
         found = compare_receipts(recorded, receipts)

@@ -7,10 +7,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.content import KeptLetter
 from airflow_provider_ckpt.connectors.letters import kept, types_of
-from airflow_provider_ckpt.connectors.protocols import Sink, SinkContext
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.letters import UNTYPED, Entry, Letters, Selection, choose, first_of, runs_of
 from airflow_provider_ckpt.replication.setup import Setup
@@ -28,7 +26,7 @@ def index(setup: Setup) -> LetterIndex:
     untyped = {entry.letters.source for entry in found.entries if entry.letters.error_type == UNTYPED}
     if not untyped:
         return found
-    with closing(open_sink(setup)) as sink:
+    with closing(setup.open_sink()) as sink:
         types = types_of(sink, untyped)
     setup.ledger.name_letter_types(setup.pipeline.name, types)
     return setup.ledger.letters(setup.pipeline.name)
@@ -37,7 +35,7 @@ def index(setup: Setup) -> LetterIndex:
 def look(setup: Setup, entries: Iterable[Entry]) -> Iterator[tuple[Entry, KeptLetter]]:
     """The dead letters of some entries, with their bytes, from the sink."""
     by_letters = {entry.letters: entry for entry in entries}
-    with closing(open_sink(setup)) as sink:
+    with closing(setup.open_sink()) as sink:
         for letters, found in kept(sink, sorted(by_letters, key=lambda item: (item.source, item))):
             for letter in found:
                 yield by_letters[letters], letter
@@ -69,14 +67,7 @@ def act_on(setup: Setup, kind: ActKind, selection: Selection, query: str | None 
 
 
 def _matching(setup: Setup, meant: Iterable[Letters], query: str) -> Iterator[Letters]:
-    with closing(open_sink(setup)) as sink:
+    with closing(setup.open_sink()) as sink:
         for letters, found in kept(sink, meant):
             numbered = enumerate(found, start=letters.first)
             yield from runs_of(letters, (number for number, letter in numbered if matches(letter, query)))
-
-
-def open_sink(setup: Setup) -> Sink:
-    """The pipeline's sink, for reading."""
-    pipeline = setup.pipeline
-    context = SinkContext(setup.sink_id, pipeline.name)
-    return registry.open_sink(pipeline, setup.connection(pipeline.sink.connection), context)

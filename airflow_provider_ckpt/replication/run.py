@@ -33,7 +33,8 @@ class Run:
 
     As a context manager it closes them in the end, and after an error releases the lease too.
 
-    :param summary: what this process did in the run
+    :ivar summary: what this process did in the run
+    :ivar unconfirmed: batches sent at most once of which it has seen no receipt
     """
 
     def __init__(self, setup: Setup, lease: Lease, opened: Opened) -> None:
@@ -47,6 +48,7 @@ class Run:
         self.summary = RunSummary(self.pipeline.name, lease.epoch, run=self.id)
         self._started = time.monotonic()
         self.bounds: dict[str, int] = {}
+        self.unconfirmed = 0
         self._more = True
         self._closed = False
         setup.on_lease(lease)
@@ -185,6 +187,8 @@ class Run:
             self.summary.generation = record.partition.generation
             for batch in record.partition.blocking.values():
                 states[batch.state.value] = states.get(batch.state.value, 0) + 1
+        if self.unconfirmed:
+            states[BatchState.SENT.value] = self.unconfirmed
         self.summary.batches_by_state = states
         self.summary.route = [
             str(leaf)

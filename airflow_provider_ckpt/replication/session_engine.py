@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import CkptError, EngineError, ErrorInfo, ErrorType
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_PAUSE = 0.03
+
+
 class SessionEngine:
-    """Runs waves in the calling thread on ``spark``, which it neither starts nor stops.
+    """Runs waves on ``spark``, which it neither starts nor stops.
 
     :param spark: a classic session; its time zone must be UTC and ANSI mode on
     """
@@ -37,15 +41,23 @@ class SessionEngine:
         return Ready(self._spark.sparkContext.defaultParallelism, check_transform(self._spark, self._taken))
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Work a wave off, in this thread."""
+        """Work a wave off; another thread does, so that this one can check."""
         from pyspark.errors import PySparkException
 
         from airflow_provider_ckpt.spark.transform import first_line
         from airflow_provider_ckpt.spark.wave import run_wave
 
         check()
+        with ThreadPoolExecutor(1, thread_name_prefix="ckpt-wave") as pool:
+            running = pool.submit(run_wave, self._spark, self._taken, wave)
+            try:
+                while not wait([running], _PAUSE).done:
+                    check()
+            except BaseException:
+                self.kill()
+                raise
         try:
-            return run_wave(self._spark, self._taken, wave)
+            return running.result()
         except CkptError:
             raise
         except PySparkException as error:

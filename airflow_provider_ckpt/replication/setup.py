@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Connection, Sink, SinkContext
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -40,6 +40,16 @@ class Setup:
         """The connection of an id, None for None."""
         return self.connections(name) if name else None
 
+    def open_sink(self) -> Sink:
+        """The pipeline's sink, with the place of its dead letters."""
+        pipeline = self.pipeline
+        return registry.open_sink(
+            pipeline,
+            self.connection(pipeline.sink.connection),
+            SinkContext(self.sink_id, pipeline.name),
+            self.connection(pipeline.letters_connection),
+        )
+
 
 class Opened:
     """The source and sink of a pipeline, open and checked."""
@@ -47,9 +57,7 @@ class Opened:
     def __init__(self, setup: Setup) -> None:
         pipeline = setup.pipeline
         self.source = registry.open_source(pipeline, setup.connection(pipeline.source.connection))
-        self.sink = registry.open_sink(
-            pipeline, setup.connection(pipeline.sink.connection), SinkContext(setup.sink_id, pipeline.name)
-        )
+        self.sink = setup.open_sink()
 
     def check(self) -> None:
         """Fail before anything is begun if either cannot work."""

@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
-from airflow_provider_ckpt.core.errors import CkptError, EngineError, ErrorInfo
+from airflow_provider_ckpt.core.errors import Action, CkptError, EngineError, ErrorInfo
 from airflow_provider_ckpt.core.policy import Retry
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave, pack
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave, one_by_one, pack, unblocked
 from airflow_provider_ckpt.replication.engine import Engine, WaveLostError
 from airflow_provider_ckpt.replication.replaying import locate
+from airflow_provider_ckpt.replication.settlements import Settlements
 from airflow_provider_ckpt.replication.setup import utcnow
 from airflow_provider_ckpt.spark.job import Job
 
@@ -29,6 +31,9 @@ log = logging.getLogger(__name__)
 _FIRST_WAVE = 256
 _LEAST = 16
 _PAUSE = 0.05
+_WAVE_SECONDS = 10.0
+_KEPT = "Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again."
+_SENT = "At most once: what was being sent counts as sent. Remove the cause and run again for what follows."
 
 
 class HaltError(CkptError):
@@ -48,10 +53,13 @@ class Waves:
         self._engine = engine
         self._rounds = rounds
         self._plan_on = plan_on
+        self._cadence = run.pipeline.commit_strategy.cadence
+        self._at_most_once = run.pipeline.delivery == "at_most_once"
         self._left: set[BatchKey] = set()
         self._number = 0
         self._limit = _FIRST_WAVE
         self._outages = 0
+        self._settlements = Settlements(run, self._unit)
         self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
 
     def run(self) -> None:
@@ -77,7 +85,7 @@ class Waves:
                 break
             due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
             if self._pipeline.pinned:
-                due = _unblocked(due, candidates)
+                due = unblocked(due, candidates)
             if due:
                 self._wave(due)
             else:
@@ -107,20 +115,16 @@ class Waves:
         chosen = self._choose(due, lanes)
         # Located first: a batch whose file is gone stays planned, and at most once is not resolved as sent.
         tasks = self._tasks(chosen)
-        self._run.ledger.begin(
-            self._run.lease,
-            [batch.key for batch in chosen],
-            now=utcnow(),
-            run=self._run.id,
-            at_most_once=self._pipeline.delivery == "at_most_once",
-        )
+        keys = [batch.key for batch in chosen]
+        self._run.ledger.begin(self._run.lease, keys, now=utcnow(), run=self._run.id, at_most_once=self._at_most_once)
         packed = pack(tasks, lanes, pinned=self._pipeline.pinned)
         self._number += 1
-        wave = Wave(self._number, packed, self._pipeline.commit_strategy.wave_seconds)
+        wave = Wave(self._number, packed, self._cadence.at_least_every or _WAVE_SECONDS)
         started = time.monotonic()
+        self._settlements.opened(keys)
         try:
             with self._run.step("spark"):
-                outcomes = self._engine.run(wave, self._run.check)
+                outcomes = self._engine.run(wave, self._settlements.look)
         except WaveLostError as error:
             log.warning("Wave %d of %s was lost: %s", wave.number, self._pipeline.name, error)
             self._lost(wave, alone=len(chosen) == 1 and chosen[0].alone, error=error.error)
@@ -133,7 +137,6 @@ class Waves:
     def _start(self) -> None:
         pipeline = self._pipeline
         setup = self._run.setup
-        names = {pipeline.source.connection, pipeline.sink.connection} - {None}
         shape = self._run.source.shape()
         if pipeline.transform.trivial:
             self._run.sink.fits(shape.columns)
@@ -142,7 +145,7 @@ class Waves:
                 pipeline.document(),
                 SinkContext(setup.sink_id, pipeline.name, self._run.epoch),
                 shape,
-                {name: setup.connections(name) for name in names if name},
+                {name: setup.connections(name) for name in pipeline.connections},
             )
         )
         self._run.summary.spark_started = True
@@ -158,13 +161,13 @@ class Waves:
         alone = [batch for batch in due if batch.alone]
         if alone:
             return alone[:1]
+        if self._at_most_once:
+            return one_by_one(due, pinned=self._pipeline.pinned)[:lanes]
         if self._pipeline.commit_strategy.commit_mode == "sync":
-            if not self._pipeline.pinned:
-                return due[:lanes]
-            first: dict[str, Batch] = {}
-            for batch in due:
-                first.setdefault(batch.key.partition, batch)
-            return list(first.values())
+            found = one_by_one(due, pinned=self._pipeline.pinned)
+            return found if self._pipeline.pinned else found[:lanes]
+        if registry.two_phase(self._pipeline):  # such a wave is settled as a whole
+            return due[: min(self._limit, self._cadence.most)]
         return due[: self._limit]
 
     def _tasks(self, chosen: Sequence[Batch]) -> Sequence[BatchTask]:
@@ -187,24 +190,17 @@ class Waves:
 
     def _settle(self, outcomes: Sequence[Outcome], started: float) -> None:
         with self._run.step("settle"):
-            settlement = self._run.ledger.settle(
-                self._run.lease,
-                outcomes,
-                now=utcnow(),
-                policy=self._pipeline.policy,
-                unit=self._unit,
-                window=self._run.window,
-            )
+            settlement = self._settlements.settle(outcomes)
         self._count(outcomes, settlement)
         seconds = time.monotonic() - started
-        read = sum(receipt.counts.read for receipt in settlement.acked)
+        read = sum(outcome.receipt.counts.read for outcome in outcomes if outcome.receipt is not None)
         attempted = sum(outcome.outcome is not AttemptOutcome.NOT_ATTEMPTED for outcome in outcomes)
         self._limit = max(_LEAST, 2 * attempted)
         log.info(
             "Wave %d of %s: %d of %d batches got their verdict, %s records in %.1f s (%s records/s), checkpoint %s",
             self._number,
             self._pipeline.name,
-            len(settlement.acked),
+            len(settlement.acked) + self._settlements.done,
             len(outcomes),
             f"{read:,}",
             seconds,
@@ -213,6 +209,8 @@ class Waves:
         )
         if settlement.halted is not None:
             raise self._halt(settlement.halted, outcomes)
+        if self._at_most_once:
+            self._sent(outcomes)
         if settlement.failed is not None:
             self._outage(settlement.failed, outcomes)
         else:
@@ -231,6 +229,15 @@ class Waves:
                 if decision.next_round and not self._rounds:
                     self._left.add(key)
 
+    def _sent(self, outcomes: Sequence[Outcome]) -> None:
+        """What was sent at most once is not sent again, so an error that meets everything else, too, ends the run."""
+        unheard = [outcome for outcome in outcomes if outcome.receipt is None]
+        self._run.unconfirmed += len(unheard)
+        for outcome in unheard:
+            error = outcome.error
+            if error is not None and (error.whole or self._pipeline.policy.action(error) is Action.HALT):
+                raise self._halt(error, outcomes)
+
     def _lost(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
         """Spark lost the wave: receipts say what it did, and the first suspect of each lane runs alone next."""
         settlement = self._run.ledger.lost(
@@ -244,6 +251,9 @@ class Waves:
         )
         self._run.summary.settled(settlement.acked)
         self._run.summary.erred({error.type.value: 1})
+        if self._at_most_once:
+            acked = {receipt.key for receipt in settlement.acked}
+            self._run.unconfirmed += sum(task.key not in acked for task in wave.tasks)
 
     def _outage(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
         """The sink or source as a whole failed: wait if that can help, else fail the run; nothing is counted."""
@@ -262,7 +272,7 @@ class Waves:
             error.message,
             pipeline=self._pipeline.name,
             batch=str(culprit.key) if culprit else None,
-            hint="Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again.",
+            hint=_SENT if self._at_most_once else _KEPT,
             sqlstate=error.sqlstate,
             recoverable=error.recoverable,
             whole=error.whole,
@@ -277,12 +287,3 @@ class Waves:
 
     def _unit(self) -> float:
         return self._random.uniform(-1, 1)
-
-
-def _unblocked(due: list[Batch], candidates: list[Batch]) -> list[Batch]:
-    """The due batches that no earlier batch of their partition keeps waiting (semantics, section 6)."""
-    waiting: dict[str, int] = {}
-    for batch in candidates:
-        if batch not in due:
-            waiting.setdefault(batch.key.partition, batch.key.seq)
-    return [batch for batch in due if batch.key.seq < waiting.get(batch.key.partition, batch.key.seq + 1)]

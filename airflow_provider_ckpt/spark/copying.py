@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.protocols import Reader
 from airflow_provider_ckpt.core.batch import Instruction
-from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark.delivery import Gathered, Lane, outcome_rows
-from airflow_provider_ckpt.spark.reading import lanes_of, unexpected
+from airflow_provider_ckpt.spark.delivery import Lane, outcome_rows
+from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.gathering import Gathered
+from airflow_provider_ckpt.spark.reading import lanes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +59,7 @@ class _Ahead:
         self._job = job
         self._tasks = tasks
         self._nothing = nothing
+        self._traced = job.pipeline.dead_letter_queue.include_stack_trace
         self._reader: Reader | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckpt-read")
         self._next: tuple[int, Future[Gathered]] | None = None
@@ -89,9 +91,7 @@ class _Ahead:
         try:
             self._reader = self._reader or self._job.reader()
             records = list(self._reader.read(task))
-        except CkptError as error:
-            return Gathered(self._nothing, failure=error.info)
         except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes an outcome
-            return Gathered(self._nothing, failure=unexpected(error))
+            return Gathered(self._nothing, failure=info_of(error, traced=self._traced))
         rows = pa.Table.from_batches(records) if records else self._nothing
         return Gathered(rows, rows.num_rows)

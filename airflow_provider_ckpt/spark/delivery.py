@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.content import Content, DeadLetter
-from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, Writer
+from airflow_provider_ckpt.connectors.protocols import Reader, Writer
+from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
-from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import originals
+from airflow_provider_ckpt.spark.again import executed_before
+from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.gathering import Gathered, Gathering
 from airflow_provider_ckpt.spark.headers import headed
 from airflow_provider_ckpt.spark.letters import replays
-from airflow_provider_ckpt.spark.reading import unexpected
-from airflow_provider_ckpt.spark.texts import unreadable_texts
+from airflow_provider_ckpt.spark.overrides import SkippedError, letters_left, skips
+from airflow_provider_ckpt.spark.traces import TRACES, Question
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,22 +34,10 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 
-@dataclass(slots=True)
-class Gathered:
-    """What was read of one batch, by verdict.
-
-    :param rows: to be delivered
-    :param read: how many records were read, or :data:`NOT_ATTEMPTED`
-    :param letters: rejected by the transform
-    :param filtered: left out by ``where``
-    :param failure: why reading failed
-    """
-
-    rows: pa.Table
-    read: int = 0
-    letters: list[DeadLetter] = field(default_factory=list)
-    filtered: int = 0
-    failure: ErrorInfo | None = None
+_SENT_BEFORE = ErrorInfo(
+    ErrorType.PROCESSING,
+    "Spark executes this task once more; delivery is at_most_once, so nothing of it is sent again",
+)
 
 
 class Lane:
@@ -58,7 +50,11 @@ class Lane:
         self._job = job
         self._pipeline = job.pipeline
         self._transformed = transformed
+        self._refuses = self._pipeline.delivery == "at_most_once" and executed_before()
+        self._policy = self._pipeline.policy
+        self._traced = self._pipeline.dead_letter_queue.include_stack_trace
         self._stopped: set[str] = set()
+        self._asking: set[str] = set()
         self._reader: Reader | None = None
         self._unreachable = False
         self._writer: Writer | None = None
@@ -82,16 +78,24 @@ class Lane:
         """Whether a failure before this batch keeps it from being attempted."""
         return self._unreachable or task.key.partition in self._stopped
 
+    def question(self, task: BatchTask, gathered: Gathered) -> Question | None:
+        """What must be known of a batch's rejected records before it is delivered; see ``traces.py``."""
+        if not self._traced or gathered.rejected is None or TRACES in task.detail or self.stopped(task):
+            return None
+        if self._pipeline.pinned:
+            self._asking.add(task.key.partition)
+        return Question.about(task, gathered.rejected)
+
     def deliver(self, task: BatchTask, gathered: Gathered) -> Outcome:
         """Carry out a batch's instruction and say what became of it."""
-        if gathered.read == c.NOT_ATTEMPTED or self.stopped(task):
+        if gathered.read == c.NOT_ATTEMPTED or self.stopped(task) or task.key.partition in self._asking:
             return self._timed(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
+        if self._refuses:
+            return self._timed(_failed(task, _SENT_BEFORE))
         try:
             outcome = self._attempt(task, gathered)
-        except CkptError as error:
-            outcome = _failed(task, error.info)
         except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes this batch's outcome
-            outcome = _failed(task, unexpected(error))
+            outcome = _failed(task, info_of(error, traced=self._traced))
         if outcome.outcome is AttemptOutcome.FAILED:
             self._unreachable = outcome.error is not None and outcome.error.whole
             if self._pipeline.pinned:
@@ -109,20 +113,47 @@ class Lane:
             left_out = originals.left_out(self.reader, task)
             gathered.letters += left_out
             gathered.read += len(left_out)
+        if task.instruction is Instruction.DELIVER:
+            found = len(gathered.letters)
+            gathered.letters = letters_left(gathered.letters, task, self._policy)
+            gathered.filtered += found - len(gathered.letters)
         refusal = _refusal(gathered, dead_letters=self._pipeline.dead_letter_queue.enabled)
         if refusal is not None:
             return _failed(task, refusal)
 
+        self._writer = self._writer or self._job.writer()
+        letters = self._headed(task, gathered.letters)
+        while True:
+            skipped: dict[int, ErrorInfo] = {}
+            content = Content(
+                gathered.rows, letters, gathered.read, gathered.filtered, self._original(task, gathered, skipped)
+            )
+            with suppress(SkippedError):
+                outcome = self._writer.deliver(task, content)
+                if not skipped:
+                    return outcome
+            rest = without(gathered.rows, skipped)
+            gathered.filtered += gathered.rows.num_rows - rest.num_rows
+            gathered.rows = rest
+
+    def _original(
+        self, task: BatchTask, gathered: Gathered, skipped: dict[int, ErrorInfo]
+    ) -> Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]:
+        """Makes dead letters of rows that the sink found bad.
+
+        :param skipped: gets those that the pipeline skips instead; the sink's attempt is over then
+        """
+
         def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+            skipped.update(skips(errors.items(), task, self._policy))
+            if skipped:
+                raise SkippedError(f"{len(skipped)} records are skipped")
             raw = self._job.shape.raw
             if self._transformed:
                 return self._headed(task, originals.reread(self.reader, task, errors, raw=raw))
             return self._headed(task, originals.from_rows(self.reader, task, gathered.rows, errors, raw=raw))
 
-        self._writer = self._writer or self._job.writer()
-        letters = self._headed(task, gathered.letters)
-        content = Content(gathered.rows, letters, gathered.read, gathered.filtered, original)
-        return self._writer.deliver(task, content)
+        return original
 
     def _headed(self, task: BatchTask, letters: list[DeadLetter]) -> list[DeadLetter]:
         return headed(letters, task, self._pipeline, epoch=self._job.context.epoch) if letters else letters
@@ -139,7 +170,7 @@ def deliver_lane(job: Job, wave: Wave, batches: Iterator[pa.RecordBatch]) -> Ite
     A Spark task may get several lanes in turn, or none.
     """
     lanes: dict[int, Lane] = {}
-    gathering = _Gathering()
+    gathering = Gathering()
     try:
         for batch in batches:
             for piece in gathering.split(batch):
@@ -149,75 +180,11 @@ def deliver_lane(job: Job, wave: Wave, batches: Iterator[pa.RecordBatch]) -> Ite
                 gathering.add(piece)
                 if piece.ends:
                     task = wave.lanes[piece.lane][piece.index]
-                    yield outcome_rows([lane.deliver(task, gathering.take(lane.reader, task, raw=job.shape.raw))])
+                    gathered = gathering.take(lane.reader, task, raw=job.shape.raw)
+                    yield outcome_rows([lane.question(task, gathered) or lane.deliver(task, gathered)])
     finally:
         for lane in lanes.values():
             lane.close()
-
-
-class _Piece:
-    """Rows of one lane and one batch, cut from an Arrow batch."""
-
-    def __init__(self, records: pa.RecordBatch) -> None:
-        self.records = records
-        self.lane: int = records.column(c.LANE)[0].as_py()
-        self.index: int = records.column(c.BATCH)[0].as_py()
-        self.ends: bool = records.column(c.READ)[-1].is_valid
-
-
-class _Gathering:
-    """Puts a batch together from the Arrow batches that Spark cut its records into."""
-
-    def __init__(self) -> None:
-        self._pieces: list[pa.RecordBatch] = []
-
-    def split(self, batch: pa.RecordBatch) -> Iterator[_Piece]:
-        """Cut where the batch's number changes; each marker row ends a piece."""
-        if batch.num_rows == 0:
-            return
-        import numpy as np
-
-        index = batch.column(c.BATCH).to_numpy(zero_copy_only=False)
-        cuts = np.flatnonzero(index[1:] != index[:-1]) + 1
-        edges = [0, *cuts.tolist(), batch.num_rows]
-        for start, end in pairwise(edges):
-            yield _Piece(batch.slice(start, end - start))
-
-    def add(self, piece: _Piece) -> None:
-        """Keep a piece until its batch is whole."""
-        self._pieces.append(piece.records)
-
-    def take(self, reader: Reader, task: BatchTask, *, raw: bool) -> Gathered:
-        """The batch that is whole now, by verdict."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        table = pa.Table.from_batches(self._pieces)
-        self._pieces = []
-        marker = table.slice(table.num_rows - 1)
-        table = table.slice(0, table.num_rows - 1)
-        read = marker.column(c.READ)[0].as_py()
-        failure = marker.column(c.FAILURE)[0].as_py()
-        verdict = table.column(c.VERDICT)
-        good = verdict.null_count == table.num_rows
-        outputs = [name for name in table.column_names if name not in _CONTROL]
-        rows = (table if good else table.filter(pc.is_null(verdict))).select([POSITION, *outputs])
-        filtered, letters = 0, []
-        if not good:
-            bad = table.filter(pc.is_valid(verdict))
-            is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
-            filtered = pc.sum(is_filtered).as_py() or 0
-            rejected = bad.filter(pc.invert(is_filtered)).select([POSITION, c.VERDICT, c.MESSAGE, c.ORIGINAL])
-            letters = originals.of_rejected(reader, task, rejected, raw=raw)
-        garbled = unreadable_texts(rows)
-        if garbled:
-            letters += originals.reread(reader, task, garbled, raw=raw)
-            rows = rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(garbled), pa.int64()))))
-        why = ErrorInfo.from_json(json.loads(failure)) if failure else None
-        return Gathered(rows, read, letters, filtered, why)
-
-
-_CONTROL = frozenset({*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL})
 
 
 def _refusal(gathered: Gathered, *, dead_letters: bool) -> ErrorInfo | None:
@@ -243,8 +210,8 @@ def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
     return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)
 
 
-def outcome_rows(outcomes: Sequence[Outcome]) -> pa.RecordBatch:
-    """Outcomes as the rows that their batches give back, one each."""
+def outcome_rows(outcomes: Sequence[Outcome | Question]) -> pa.RecordBatch:
+    """Outcomes, or what is asked first, as the rows that their batches give back, one each."""
     import pyarrow as pa
 
     rows = [json.dumps(outcome.to_json()) for outcome in outcomes]

@@ -13,6 +13,7 @@ from airflow_provider_ckpt.spark.letters import replays
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.content import DeadLetter
+    from airflow_provider_ckpt.core.errors import ErrorInfo
     from airflow_provider_ckpt.core.wave import BatchTask
 
 ATTEMPTS = "retry-attempts"
@@ -26,7 +27,8 @@ def headed(
 
     :param at: when they are written, now by default; the header of a record that has a time of its own tells that
     """
-    prefix = pipeline.dead_letter_queue.header_prefix
+    queue = pipeline.dead_letter_queue
+    prefix = queue.header_prefix
     transform, sink = pipeline.transform, pipeline.sink
     written = {f"{prefix}timestamp": (at or datetime.now(UTC)).isoformat()}
     common = {
@@ -38,23 +40,33 @@ def headed(
         "epoch": str(epoch),
     }
     more = {prefix + name: value for name, value in common.items() if value}
-    keep = pipeline.dead_letter_queue.include_original_headers
+    keep = queue.include_original_headers
     return [
         replace(
             letter,
-            headers=written | _headers(letter, task, prefix) | more,
+            headers=written | _headers(letter, task, prefix, traced=queue.include_stack_trace) | more,
             original_headers=letter.original_headers if keep else (),
         )
         for letter in letters
     ]
 
 
-def _headers(letter: DeadLetter, task: BatchTask, prefix: str) -> dict[str, str]:
+def _headers(letter: DeadLetter, task: BatchTask, prefix: str, *, traced: bool) -> dict[str, str]:
     again = replays(task)
     origin = dict(letter.headers) if again else {prefix + name: value for name, value in letter.headers.items()}
     before = int(origin.get(prefix + ATTEMPTS, "0")) + 1 if again else 0
-    return origin | {
-        f"{prefix}error": letter.error.message,
-        f"{prefix}error-type": letter.error.type.value,
-        prefix + ATTEMPTS: str(before + task.attempt - 1),
-    }
+    trace = {f"{prefix}stack-trace": letter.error.trace or _told(letter.error)} if traced else {}
+    return (
+        origin
+        | trace
+        | {
+            f"{prefix}error": letter.error.message,
+            f"{prefix}error-type": letter.error.type.value,
+            prefix + ATTEMPTS: str(before + task.attempt - 1),
+        }
+    )
+
+
+def _told(error: ErrorInfo) -> str:
+    """All there is to say of an error that nobody raised."""
+    return f"{error.type.value}{f' (SQLSTATE {error.sqlstate})' if error.sqlstate else ''}: {error.message}"

@@ -45,7 +45,8 @@ class Job:
     def writer(self) -> Writer:
         """A writer for one lane."""
         pipeline = self.pipeline
-        return registry.open_writer(pipeline, self._connection(pipeline.sink.connection), self.context)
+        letters = self._connection(pipeline.letters_connection)
+        return registry.open_writer(pipeline, self._connection(pipeline.sink.connection), self.context, letters)
 
     def committer(self) -> Committer | None:
         """The second phase of a two-phase sink, for the driver."""
@@ -74,7 +75,8 @@ class Job:
 
     def _sink(self) -> Sink:
         pipeline = self.pipeline
-        return registry.open_sink(pipeline, self._connection(pipeline.sink.connection), self.context)
+        letters = self._connection(pipeline.letters_connection)
+        return registry.open_sink(pipeline, self._connection(pipeline.sink.connection), self.context, letters)
 
     def _connection(self, name: str | None) -> Connection | None:
         return self.connections[name] if name else None

@@ -43,10 +43,13 @@ def letter(
     return DeadLetter(position, None, row_json(record), error, headers)
 
 
-def of_rejected(reader: Reader, task: BatchTask, rejected: pa.Table, *, raw: bool) -> list[DeadLetter]:
+def of_rejected(
+    reader: Reader, task: BatchTask, rejected: pa.Table, traces: Mapping[str, str], *, raw: bool
+) -> list[DeadLetter]:
     """The dead letters of the records that the transform rejected.
 
     :param rejected: position, verdict, message and original, of each
+    :param traces: by position, what raised
     """
     import pyarrow as pa
 
@@ -57,7 +60,7 @@ def of_rejected(reader: Reader, task: BatchTask, rejected: pa.Table, *, raw: boo
         records = pa.RecordBatch.from_arrays([batch.column(POSITION), *original.flatten()], [POSITION, *names])
         verdicts, messages = (batch.column(name).to_pylist() for name in (c.VERDICT, c.MESSAGE))
         for (position, record), verdict, message in zip(_records(records), verdicts, messages, strict=True):
-            error = ErrorInfo(ErrorType(verdict), message or "")
+            error = ErrorInfo(ErrorType(verdict), message or "", trace=traces.get(str(position)))
             found.append(letter(reader, task, position, record, error, raw=raw))
     return found
 

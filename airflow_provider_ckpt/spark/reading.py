@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.batch import Instruction
-from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo
 from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.failures import info_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +34,7 @@ def read_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.Reco
     No batch is started once the wave's time is over; a batch that cannot be read says so in its marker and does not
     fail the lane.
     """
+    traced = job.pipeline.dead_letter_queue.include_stack_trace
     for lane, tasks in lanes_of(wave, batches):
         started = time.monotonic()
         unreachable = False
@@ -50,9 +52,9 @@ def read_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.Reco
                             read += records.num_rows
                             yield _tagged(schema, lane, index, records)
                     except CkptError as error:
-                        failure, unreachable = error.info, error.whole
+                        failure, unreachable = info_of(error, traced=traced), error.whole
                     except Exception as error:  # noqa: BLE001  # the lane's boundary: it becomes the batch's outcome
-                        failure = unexpected(error)
+                        failure = info_of(error, traced=traced)
                 yield _marker(schema, lane, index, read, failure)
         finally:
             if reader is not None:
@@ -96,8 +98,3 @@ def _marker(schema: pa.Schema, lane: int, index: int, read: int, failure: ErrorI
 
     row = {c.LANE: lane, c.BATCH: index, c.READ: read, c.FAILURE: json.dumps(failure.to_json()) if failure else None}
     return pa.RecordBatch.from_pylist([row], schema=schema)
-
-
-def unexpected(error: BaseException) -> ErrorInfo:
-    """An error that nothing foresaw, as data: it halts, with its type in the message."""
-    return ErrorInfo(ErrorType.GENERIC, f"{type(error).__name__}: {error}")

@@ -8,9 +8,16 @@ expressions are refused; so is what needs other records than its own, since it w
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.core.errors import (
+    ConfigError,
+    DslParseError,
+    ErrorType,
+    InvalidFilterError,
+    InvalidTransformError,
+)
 from airflow_provider_ckpt.spark import columns as c
 
 if TYPE_CHECKING:
@@ -34,16 +41,7 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
         records than its own
     """
     transform = pipeline.transform
-    checks: list[tuple[str, str, str]] = []
-    original = "struct(" + ", ".join(quote(name) for name, _ in shape.columns) + ")"
-    if transform.decode:
-        # Out of the way: a column of the schema may well be called "value" too.
-        frame = _project(frame, [*_quoted(c.CONTROL), f"{original} AS {c.ORIGINAL}"], pipeline)
-        original = c.ORIGINAL
-        frame, names, checks = _decode(frame, pipeline, shape)
-    else:
-        names = [name for name, _ in shape.columns]
-        checks = _null_checks(pipeline, names)
+    frame, names, checks, original = _columns(frame, pipeline, shape)
     outputs = dict(transform.select) if transform.select else {name: quote(name) for name in names}
     _refuse_unfit(frame, pipeline, outputs)
 
@@ -80,6 +78,37 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
         ],
         pipeline,
     )
+
+
+def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorType) -> Iterator[DataFrame]:
+    """What a guard kept from raising, for a few records of which an error is known.
+
+    :param frame: as :func:`apply` takes it
+    :param kind: the records' error type
+    """
+    transform = pipeline.transform
+    if kind is ErrorType.MESSAGE_DESERIALIZATION and transform.decode:
+        parsed = _parser(pipeline, "cast(value AS string)", literal(transform.schema_ or ""), "'mode', 'FAILFAST'")
+        yield _project(frame, [f"{parsed} AS checked"], pipeline)
+    frame, _, _, _ = _columns(frame, pipeline, shape)
+    if kind is ErrorType.FILTER_EVALUATION and transform.where:
+        yield _project(frame, [f"CAST(({transform.where}) AS BOOLEAN) AS checked"], pipeline)
+    if kind is ErrorType.TRANSFORM_EVALUATION:
+        for expression in (transform.select or {}).values():
+            yield _project(frame, [f"({expression}) AS checked"], pipeline)
+
+
+def _columns(
+    frame: DataFrame, pipeline: Pipeline, shape: Shape
+) -> tuple[DataFrame, list[str], list[tuple[str, str, str]], str]:
+    """The columns that expressions may name, what is demanded of a record, and an expression for the original."""
+    original = "struct(" + ", ".join(quote(name) for name, _ in shape.columns) + ")"
+    if not pipeline.transform.decode:
+        names = [name for name, _ in shape.columns]
+        return frame, names, _null_checks(pipeline, names), original
+    # Out of the way: a column of the schema may well be called "value" too.
+    frame = _project(frame, [*_quoted(c.CONTROL), f"{original} AS {c.ORIGINAL}"], pipeline)
+    return *_decode(frame, pipeline, shape), c.ORIGINAL
 
 
 def guard(expression: str) -> str:
@@ -149,15 +178,12 @@ def _decode(
         sentinel = secrets.randbits(62)
         wrapped = f"concat('[', {text}, ',{sentinel}]')"
         strict = f"try_variant_get(try_parse_json({wrapped}), '$[1]', 'bigint') <=> {sentinel}"
-        parsed = f"from_json({text}, {schema}, map({options}))"
         what = "not one JSON object that fits the schema"
     else:
         # RFC 4180: a quote inside quotes is doubled. An empty line has no fields, and from_csv would make it all nulls.
         strict = "true" if len(names) == 1 else f"{text} <> ''"
-        delimiter = literal(transform.delimiter.replace("\\", "\\\\"))
-        dialect = f"'sep', {delimiter}, 'escape', '\"'"
-        parsed = f"from_csv({text}, {schema}, map({options}, {dialect}))"
         what = "not a CSV record that fits the schema"
+    parsed = _parser(pipeline, text, schema, options)
     decoded = _project(
         frame,
         [*_quoted(frame.columns), f"is_valid_utf8({text}) AND {strict} AS {_VALID}", f"{parsed} AS {_DECODED}"],
@@ -195,6 +221,15 @@ def _decode(
     return flat, names, checks + _null_checks(pipeline, names)
 
 
+def _parser(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
+    """SQL that parses a text as the pipeline says."""
+    transform = pipeline.transform
+    if transform.decode == "json":
+        return f"from_json({text}, {schema}, map({options}))"
+    delimiter = literal(transform.delimiter.replace("\\", "\\\\"))
+    return f"from_csv({text}, {schema}, map({options}, 'sep', {delimiter}, 'escape', '\"'))"
+
+
 def _null_checks(pipeline: Pipeline, names: list[str]) -> list[tuple[str, str, str]]:
     behavior = pipeline.error_handling.null_value_behavior
     if behavior == "passthrough":
@@ -210,7 +245,9 @@ def _refuse_unfit(frame: DataFrame, pipeline: Pipeline, outputs: dict[str, str])
         problem = _problem(frame, projected)
         if problem:
             what, hint = problem
-            raise ConfigError(f"transform.{name} {what}: {expression}", pipeline=pipeline.name, hint=hint)
+            raise _unusable(f"transform.{name}")(
+                f"transform.{name} {what}: {expression}", pipeline=pipeline.name, hint=hint
+            )
 
 
 def _problem(frame: DataFrame, projected: DataFrame) -> tuple[str, str] | None:
@@ -229,18 +266,24 @@ def _problem(frame: DataFrame, projected: DataFrame) -> tuple[str, str] | None:
 
 
 def _project(frame: DataFrame, expressions: list[str], pipeline: Pipeline, key: str = "transform") -> DataFrame:
-    from pyspark.errors import PySparkException
+    from pyspark.errors import ParseException, PySparkException
 
     try:
         projected = frame.selectExpr(*expressions)
         projected.schema  # noqa: B018  # analysis happens here, on a Connect session too
     except PySparkException as error:
-        raise ConfigError(
+        kind = DslParseError if isinstance(error, ParseException) else _unusable(key)
+        raise kind(
             f"{key} cannot be used: {first_line(error)}",
             pipeline=pipeline.name,
             hint="Correct the expression; the columns it may use are those of the source or of transform.schema.",
         ) from error
     return projected
+
+
+def _unusable(key: str) -> type[ConfigError]:
+    """The error of an expression that parses and cannot be used."""
+    return InvalidFilterError if key == "transform.where" else InvalidTransformError
 
 
 def _quoted(names: tuple[str, ...] | list[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import transform
+from airflow_provider_ckpt.spark import traces, transform
 from airflow_provider_ckpt.spark.copying import copy_lane
 from airflow_provider_ckpt.spark.delivery import deliver_lane
 from airflow_provider_ckpt.spark.reading import control_schema, read_lane
@@ -30,14 +29,24 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
     :raises ConfigError: if the transform cannot be used; nothing was sent
     :raises pyspark.errors.PySparkException: if Spark lost a task; what became of the batches is unknown
     """
-    rows = _frame(spark, job, wave).collect()
-    outcomes = [Outcome.from_json(json.loads(row[0])) for row in rows]
+    outcomes = _worked_off(spark, job, wave)
     committer = job.committer()
     if committer is None:
         return outcomes
     staged = [outcome for outcome in outcomes if outcome.outcome is AttemptOutcome.STAGED]
     others = [outcome for outcome in outcomes if outcome.outcome is not AttemptOutcome.STAGED]
     return [*others, *(committer.commit(staged) if staged else [])]
+
+
+def _worked_off(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
+    """The outcomes of all lanes, after whatever they asked for was found out."""
+    outcomes, questions = traces.told_apart([row[0] for row in _frame(spark, job, wave).collect()])
+    if not questions:
+        return outcomes
+    schema = _reader_schema(job)
+    answers = {question.key: traces.answer(spark, job, question, schema) for question in questions}
+    rest, done = traces.again(wave, outcomes, answers, pinned=job.pipeline.pinned)
+    return [*done, *_worked_off(spark, job, rest)]
 
 
 def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:

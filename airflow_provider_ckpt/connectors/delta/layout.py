@@ -1,8 +1,8 @@
 """Where the delta sink keeps things, and by which names its transactions go.
 
 Inside the table: data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with ``fence/<epoch>`` and
-``receipts/<number>.json``, ``replays/<partition>.json`` (a leading underscore keeps it out of every VACUUM). Beside it:
-``<table>.dead_letters/<pipeline>/ledger=<ledger>/generation=<g>/<partition>/<seq>-<attempt>-<epoch>.jsonl``.
+``receipts/<number>.json``, ``replays/<partition>.json`` (a leading underscore keeps it out of every VACUUM). Beside it
+are the dead letters (see ``files/letters.py``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from airflow_provider_ckpt.connectors.files.letters import LetterFiles, ReplayFiles
 from airflow_provider_ckpt.connectors.files.local import escape, unescape
 from airflow_provider_ckpt.core.batch import BatchKey
 
@@ -46,9 +47,10 @@ class Layout:
         """The file of a receipt node."""
         return self._own / "receipts" / f"{number:020d}.json"
 
-    def replay(self, partition: str) -> Path:
-        """The file that says which dead letters a side partition sends once more."""
-        return self._own / "replays" / f"{escape(partition)}.json"
+    @property
+    def replays(self) -> ReplayFiles:
+        """Which dead letters the side partitions send once more."""
+        return ReplayFiles(self._own / "replays", self.pipeline)
 
     def ledgers(self) -> frozenset[str]:
         """Every ledger that ever fenced this pipeline here."""
@@ -62,15 +64,10 @@ class Layout:
         name = f"{key.generation}-{partition}-{key.seq}-{attempt}-{epoch}-{uuid4().hex}"
         return self.table / f"{DATA_PREFIX}{name}.parquet"
 
-    def letters_file(self, key: BatchKey, attempt: int, epoch: int) -> Path:
-        """Where an attempt's dead letters are; they count only if the batch's receipt names that attempt and epoch."""
-        directory = self.letters / f"ledger={escape(self.ledger)}" / f"generation={key.generation}"
-        return directory / escape(key.partition) / f"{key.seq}-{attempt}-{epoch}.jsonl"
-
     @property
-    def letters(self) -> Path:
-        """The pipeline's dead letters."""
-        return self.table.with_name(f"{self.table.name}.dead_letters") / escape(self.pipeline)
+    def letters(self) -> LetterFiles:
+        """The dead letters beside the table."""
+        return LetterFiles(self.table, self.ledger, self.pipeline)
 
     @property
     def _own(self) -> Path:

@@ -15,7 +15,6 @@ from airflow_provider_ckpt.connectors.content import KeptLetter
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.fence import fence, newest_epoch
 from airflow_provider_ckpt.connectors.delta.layout import DATA_PREFIX, Layout
-from airflow_provider_ckpt.connectors.delta.letters import keep_replay, read_letters, read_replay
 from airflow_provider_ckpt.connectors.delta.receipts import Receipts
 from airflow_provider_ckpt.connectors.files.local import local_path
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
@@ -42,7 +41,7 @@ class DeltaSink:
     def check(self) -> None:
         """Fail clearly if the table cannot be written, or the path holds something else."""
         path = self._layout.table
-        for place in (path, self._layout.letters):
+        for place in (path, self._layout.letters.directory):
             _check_writable(place)
         table = delta_table.load(path)
         if table is not None:
@@ -90,16 +89,15 @@ class DeltaSink:
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """The lines of each attempt's file; see :meth:`Sink.letters`."""
         for source in sources:
-            yield from read_letters(self._layout, source)
+            yield from self._layout.letters.read(source)
 
     def keep_replay(self, partition: str, replay: Replay) -> None:
         """See :meth:`Sink.keep_replay`."""
-        keep_replay(self._layout, partition, replay)
+        self._layout.replays.keep(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
-        found = {partition: read_replay(self._layout, partition) for partition in partitions}
-        return {partition: replay for partition, replay in found.items() if replay is not None}
+        return self._layout.replays.read(partitions)
 
     def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the log always tells
         """The table's rows by the statistics in its log, or None if a file has none or rows were deleted from one."""

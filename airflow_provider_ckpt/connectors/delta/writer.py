@@ -6,20 +6,17 @@ reader and removed by the table's next VACUUM.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content, DeadLetter, data_error
+from airflow_provider_ckpt.connectors.content import Content, DeadLetter, data_error
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.column_types import for_delta, misfit_error, misfits
 from airflow_provider_ckpt.connectors.delta.fence import refuse_unless_current
 from airflow_provider_ckpt.connectors.delta.layout import Layout
-from airflow_provider_ckpt.connectors.delta.letters import letter_lines
 from airflow_provider_ckpt.connectors.delta.receipts import Receipts
 from airflow_provider_ckpt.connectors.delta.staged import DataFile, Staged, discard, schema_text
 from airflow_provider_ckpt.connectors.delta.stats import statistics
@@ -29,13 +26,11 @@ from airflow_provider_ckpt.connectors.files.local import (
     make_directory,
     sync_directory,
     sync_file,
-    write_durably,
 )
 from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Verdict
 from airflow_provider_ckpt.core.errors import (
     CkptError,
-    DeadLetterQueueError,
     ErrorInfo,
     ErrorType,
     FencedError,
@@ -146,25 +141,9 @@ class DeltaWriter:
         return DataFile(path.name, status.st_size, int(status.st_mtime * 1000), statistics(metadata, rows.schema))
 
     def _write_letters(self, task: BatchTask, letters: list[DeadLetter], written: list[Path]) -> str:
-        path = self._layout.letters_file(task.key, task.attempt, self._context.epoch)
-        written.append(path)
-        data = letter_lines(task, self._context, letters, datetime.now(UTC))
         retries = self._pipeline.dead_letter_queue.max_dlq_retries
-        for retry in range(retries + 1):
-            try:
-                write_durably(path, data)
-            except OSError as error:
-                failure = io_error(error, f"write {path}")
-                if failure.whole:
-                    raise failure from error
-                if retry == retries:
-                    raise DeadLetterQueueError(
-                        f"{failure.message} The batch's dead letters could not be kept, so nothing of it was sent.",
-                        hint="Make that place writable, then run again.",
-                    ) from error
-                time.sleep(LETTER_PAUSE)
-            else:
-                break
+        path = self._layout.letters.write(task, self._context, letters, retries)
+        written.append(path)
         return str(path)
 
 

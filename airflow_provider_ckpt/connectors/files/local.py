@@ -11,7 +11,14 @@ from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, IoError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_WHOLE = _FULL | {errno.EROFS, errno.EIO}
+_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_OUT_OF_REACH = frozenset(
+    {
+        *(errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.EREMOTEIO, errno.ENOTCONN, errno.ETIMEDOUT),
+        *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+    }
+)
+"""A disk or a mount that is broken or gone, or a machine that has no more to give."""
 
 
 def local_path(text: str, key: str, connection: Connection | None = None) -> Path:
@@ -44,13 +51,20 @@ def unescape(component: str) -> str:
 
 
 def io_error(error: OSError, doing: str) -> IoError:
-    """An ``OSError`` as ours; a full or broken disk fails the sink or source as a whole.
+    """An ``OSError`` as ours; a full, forbidden, broken or unreachable place fails the sink or source as a whole.
 
     :param doing: what was being done, to what, as in ``write /data/x``
     """
-    hint = "Free some space, then run again; nothing was lost." if error.errno in _FULL else None
+    hint = None
+    if error.errno in _FULL:
+        hint = "Free some space, then run again; nothing was lost."
+    elif error.errno in _REFUSED:
+        hint = "Let this user do that, then run again; nothing was lost."
     return IoError(
-        f"cannot {doing}: {os.strerror(error.errno) if error.errno else error}.", whole=error.errno in _WHOLE, hint=hint
+        f"cannot {doing}: {os.strerror(error.errno) if error.errno else error}.",
+        recoverable=error.errno not in _REFUSED,
+        whole=error.errno in _FULL | _REFUSED | _OUT_OF_REACH,
+        hint=hint,
     )
 
 

@@ -40,15 +40,18 @@ class KeptLetters:
         :raises KafkaProducerError: if it takes longer, or cannot be reached
         """
         asked = frozenset(wanted)
-        found: dict[AttemptKey, list[KeptLetter]] = {}
+        found: dict[AttemptKey, dict[int, KeptLetter]] = {}
         doing = f"reading dead letter topic {self._topic}"
         for messages in committed(self._connection, self._topic, ends, seconds, doing=doing):
             for message in messages:
                 self._take(message, asked, found)
-        return {source: sorted(letters, key=lambda kept: kept.letter.position) for source, letters in found.items()}
+        return {
+            source: [kept for _, kept in sorted(letters.items(), key=lambda item: (item[1].letter.position, item[0]))]
+            for source, letters in found.items()
+        }
 
     def _take(
-        self, message: Message, wanted: Collection[AttemptKey], found: dict[AttemptKey, list[KeptLetter]]
+        self, message: Message, wanted: Collection[AttemptKey], found: dict[AttemptKey, dict[int, KeptLetter]]
     ) -> None:
         headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
         if not headers or headers[-1][0] != LETTER:
@@ -63,7 +66,9 @@ class KeptLetters:
         texts = {name: (value or b"").decode("utf-8", "replace") for name, value in rest}
         letter = DeadLetter(said["position"], _bytes(message.key()), _bytes(message.value()), error, texts, own)
         at = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
-        found.setdefault(source, []).append(KeptLetter(source, letter, at))
+        letters = found.setdefault(source, {})
+        number = said.get("number")
+        letters[len(letters) if number is None else number] = KeptLetter(source, letter, at)
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

@@ -18,8 +18,11 @@ LETTER = "ckpt-letter"
 """The name of our own header."""
 
 
-def letter_headers(letter: DeadLetter, task: BatchTask, context: SinkContext) -> Headers:
-    """The headers of one dead letter."""
+def letter_headers(letter: DeadLetter, task: BatchTask, context: SinkContext, number: int | None = None) -> Headers:
+    """The headers of one dead letter.
+
+    :param number: among those of its attempt, where it may have been written twice
+    """
     own = list(letter.original_headers)
     document: dict[str, Any] = {
         "ledger": context.ledger,
@@ -32,6 +35,7 @@ def letter_headers(letter: DeadLetter, task: BatchTask, context: SinkContext) ->
         "error": letter.error.message,
         "sqlstate": letter.error.sqlstate,
         "own_headers": len(own),
+        "number": number,
     }
     said = [(name, text.encode("utf-8", "replace")) for name, text in letter.headers.items()]
     return [*own, *said, (LETTER, json.dumps(document).encode())]

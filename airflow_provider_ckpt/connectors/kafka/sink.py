@@ -64,8 +64,9 @@ class KafkaSink:
                 hint="Create it, or check sink.topic.",
             )
         self._ask().receipts(self._receipts, target)
-        if self._pipeline.dead_letter_queue.enabled:
-            self._ask().letters(self._pipeline.dead_letter_queue.topic, target)
+        queue = self._pipeline.dead_letter_queue
+        if queue.here:
+            self._ask().letters(queue.topic, target, queue.compression)
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; ``outgoing.py`` holds the rules."""
@@ -163,7 +164,7 @@ class KafkaSink:
         """Fail if a topic would be written for two reasons, or be read and written."""
         source, letters = self._pipeline.source, self._pipeline.dead_letter_queue
         named = {"sink.topic": self._name, "the receipts topic": self._receipts}
-        if letters.enabled:
+        if letters.here:
             named["dead_letter_queue.topic"] = letters.topic
         if source.type == "kafka" and source.connection == self._pipeline.sink.connection:
             named["source.topic"] = source.topic or ""

@@ -169,12 +169,15 @@ class WrittenTopics:
             )
         return topic
 
-    def letters(self, name: str, beside: WrittenTopic) -> WrittenTopic:
+    def letters(self, name: str, beside: WrittenTopic | None, compression: str = "none") -> WrittenTopic:
         """The topic of dead letters, created if it is absent.
 
+        :param beside: the target, whose durability it gets; the broker's defaults without one
+        :param compression: of a topic that is created; ``none`` leaves it to producers
         :raises ConfigError: if it would lose dead letters, or may not be created
         """
-        topic = self._create(name, beside, LETTERS_WITH)
+        stored = {} if compression == "none" else {"compression.type": compression}
+        topic = self._create(name, beside, {**LETTERS_WITH, **stored})
         if topic.compacted:
             raise ConfigError(
                 f"dead letter topic {name} is compacted, so it would drop a dead letter for a later one of its key.",
@@ -183,7 +186,7 @@ class WrittenTopics:
             )
         return topic
 
-    def _create(self, name: str, beside: WrittenTopic, settings: Mapping[str, str]) -> WrittenTopic:
+    def _create(self, name: str, beside: WrittenTopic | None, settings: Mapping[str, str]) -> WrittenTopic:
         """A topic of one partition, as durable as another, unless it exists; many may try at the same time."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.cimpl import NewTopic
@@ -191,8 +194,10 @@ class WrittenTopics:
         found = self.find(name)
         if found is not None:
             return found
-        config = {**settings, "min.insync.replicas": beside.settings["min.insync.replicas"]}
-        new = NewTopic(name, 1, beside.replicas, config=config)
+        config = dict(settings)
+        if beside is not None:
+            config["min.insync.replicas"] = beside.settings["min.insync.replicas"]
+        new = NewTopic(name, 1, -1 if beside is None else beside.replicas, config=config)
         try:
             self._admin.create_topics([new], request_timeout=self._timeout)[name].result()
         except KafkaException as error:

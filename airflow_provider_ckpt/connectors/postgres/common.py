@@ -43,6 +43,12 @@ _SERVER_SAID = re.compile(r"(?:ERROR|FATAL|PANIC): {1,2}(.+)", re.DOTALL)
 TRANSIENT = frozenset({"08", "40", "53", "57", "58"})
 """SQLSTATE classes that say: try again."""
 
+_PASSING = frozenset({"55P03", "25006", "25P03", "25P04"})
+"""And codes of other classes: a lock held, a server that is a standby for now, a session that took too long."""
+
+_OF_ALL = ("08", "53", "58", "57P0", "25006")
+"""Beginnings of codes by which the server as a whole is out of reach, full or broken."""
+
 
 def quote(name: str) -> str:
     """An SQL identifier, quoted."""
@@ -230,8 +236,7 @@ def error_info(error: Exception, kind: ErrorType, doing: str = "", *, lost: bool
         return ErrorInfo(kind, f"{text} (the connection was lost)", True, state or "08006", whole=True)
     if state is None:
         return ErrorInfo(kind, text)
-    whole = state[:2] in ("08", "53", "58") or state.startswith("57P0")
-    return ErrorInfo(kind, text, state[:2] in TRANSIENT or state == "55P03", state, whole)
+    return ErrorInfo(kind, text, state[:2] in TRANSIENT or state in _PASSING, state, state.startswith(_OF_ALL))
 
 
 def _is_lost(error: Exception) -> bool:

@@ -80,9 +80,10 @@ def letter_table(task: BatchTask, context: SinkContext, letters: Sequence[DeadLe
         pa.array([letter.key for letter in letters], pa.binary()),
         pa.array([letter.value for letter in letters], pa.binary()),
         pa.array([letter.error.type.value for letter in letters], pa.string()),
-        pa.array([_storable(letter.error.message) for letter in letters], pa.string()),
+        pa.array([storable(letter.error.message) for letter in letters], pa.string()),
         pa.array([letter.error.sqlstate for letter in letters], pa.string()),
-        pa.array([_headers(letter) for letter in letters], pa.binary()),
+        # The binary form of jsonb: a version byte, then the text.
+        pa.array([b"\x01" + headers_json(letter).encode() for letter in letters], pa.binary()),
     ]
     return pa.table([pa.array([value] * count, kind) for value, kind in same] + own, list(LETTER_COLUMNS))
 
@@ -99,12 +100,12 @@ def _bytes(value: Any) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def _headers(letter: DeadLetter) -> bytes:
-    """The headers in the binary form of jsonb: a version byte, then the text."""
-    headers = {_storable(name): _storable(value) for name, value in letter.header_texts().items()}
-    return b"\x01" + json.dumps(headers, ensure_ascii=False).encode()
+def headers_json(letter: DeadLetter) -> str:
+    """All headers as one JSON object that PostgreSQL can store."""
+    headers = {storable(name): storable(value) for name, value in letter.header_texts().items()}
+    return json.dumps(headers, ensure_ascii=False)
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """The text without what PostgreSQL cannot store: NUL, and halves of surrogate pairs."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

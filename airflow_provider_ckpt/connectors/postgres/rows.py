@@ -69,13 +69,13 @@ class Rows:
         """
         stage = self._stage(rows, self._lenient)
         self._script(
-            f"CREATE TEMP TABLE IF NOT EXISTS {_BAD} (position bigint, sqlstate text, message text)"
+            f"CREATE TEMP TABLE IF NOT EXISTS {_BAD} (position bigint, sqlstate text, message text, trace text)"
             f" ON COMMIT DELETE ROWS; {self._block(stage)}"
         )
-        self._cursor.execute(f"SELECT position, sqlstate, message FROM pg_temp.{_BAD} ORDER BY position")
+        self._cursor.execute(f"SELECT position, sqlstate, message, trace FROM pg_temp.{_BAD} ORDER BY position")
         return {
-            position: ErrorInfo(ErrorType.SINK, message, False, sqlstate)
-            for position, sqlstate, message in self._cursor.fetchall()
+            position: ErrorInfo(ErrorType.SINK, message, False, sqlstate, trace=trace)
+            for position, sqlstate, message, trace in self._cursor.fetchall()
         }
 
     def _script(self, statements: str) -> None:
@@ -129,7 +129,7 @@ class Rows:
         place = quote(POSITION)
         body = f"""
             #variable_conflict use_column
-            DECLARE ckpt_block record; ckpt_item record;
+            DECLARE ckpt_block record; ckpt_item record; ckpt_detail text; ckpt_context text;
             BEGIN
                 FOR ckpt_block IN
                     SELECT array_agg(ctid) AS places FROM (
@@ -146,7 +146,11 @@ class Rows:
                             BEGIN
                                 {self._insert(self._lenient, stage, "WHERE s.ctid = ANY (ckpt_item.places)")}
                             EXCEPTION WHEN {_OF_DATA} THEN
-                                INSERT INTO pg_temp.{_BAD} VALUES (ckpt_item.place, SQLSTATE, SQLERRM);
+                                GET STACKED DIAGNOSTICS
+                                    ckpt_detail = PG_EXCEPTION_DETAIL, ckpt_context = PG_EXCEPTION_CONTEXT;
+                                INSERT INTO pg_temp.{_BAD} VALUES (ckpt_item.place, SQLSTATE, SQLERRM, concat_ws(
+                                    E'\\n', 'ERROR: ' || SQLSTATE || ': ' || SQLERRM,
+                                    'DETAIL: ' || nullif(ckpt_detail, ''), 'CONTEXT: ' || ckpt_context));
                             END;
                         END LOOP;
                     END;

@@ -61,7 +61,15 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(text: str, message: 
             "error_policy: {Io: hold}",
             "error_policy.Io: 'hold' is not supported; supported: retry, dead_letter, skip_and_log, halt",
         ),
-        ("dead_letter_queue: {sink: kafka}", "dead_letter_queue.sink: 'kafka' is not supported; supported: same"),
+        (
+            "dead_letter_queue: {sink: redis}",
+            "dead_letter_queue.sink: 'redis' is not supported; supported: same, kafka, postgres, files",
+        ),
+        ("dead_letter_queue: {sink: files}", "dead_letter_queue: sink: files needs path, a directory"),
+        (
+            "dead_letter_queue: {sink: same, brokers: 'b:9092'}",
+            "dead_letter_queue: brokers are those of sink: kafka; write that, or leave them out",
+        ),
         ("run: {engine: connect}", "run.engine: 'connect' is not supported; supported: submit"),
         ("retry: {on_exhausted: drop}", "retry.on_exhausted: 'drop' is not supported; supported: dlq, hold, fail"),
         ("retry: {on_exhausted: }", "retry.on_exhausted: an empty value is not supported; supported: dlq, hold, fail"),
@@ -199,6 +207,19 @@ def test_an_order_that_cannot_be_kept_is_refused() -> None:
     text = GOOD.replace("orders}", "orders, mode: upsert, key: [id]}") + "consumer: {strategy: round_robin}"
 
     assert "refused for an upsert sink" in said(text)[0]
+
+
+@pytest.mark.parametrize(("place", "needs"), [("kafka", "connection or brokers"), ("postgres", "connection")])
+def test_a_place_for_dead_letters_without_a_connection_is_refused(place: str, needs: str) -> None:
+    data: dict[str, object] = {
+        "name": "a",
+        "source": {"type": "files", "path": "/in"},
+        "transform": {"decode": "json", "schema": "id bigint"},
+        "sink": {"type": "delta", "path": "/t"},
+        "dead_letter_queue": {"sink": place},
+    }
+
+    assert f"dead_letter_queue.sink: {place} needs {needs}" in refusal(data)
 
 
 @pytest.mark.parametrize("part", ["source", "sink"])

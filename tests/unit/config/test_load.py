@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ckpt.config.delivery import LetterPlace
 from airflow_provider_ckpt.config.load import build, load, parse, warnings
 from airflow_provider_ckpt.config.pipeline import Pipeline, Sink, Source, Transform
 from airflow_provider_ckpt.core.errors import Action, ErrorType
@@ -177,19 +178,60 @@ def test_a_declaration_that_does_what_it_says_has_no_warnings() -> None:
 def test_keys_that_do_not_do_what_they_say_have_warnings() -> None:
     pipeline = parse(
         MINIMAL + "commit_strategy: {manual_commit: false}\nerror_handling: {cache_failure_behavior: skip}\n"
-        "dead_letter_queue: {brokers: 'kafka:9092', compression: none}"
+        "dead_letter_queue: {table: letters, compression: none}"
     )
 
-    timer, cache, kafka = warnings(pipeline)
+    timer, cache, letters = warnings(pipeline)
 
     assert "no work is ever committed before its verdict" in timer
     assert "there are no lookups here" in cache
-    assert kafka == "dead_letter_queue.brokers is accepted and has no effect in this version"
+    assert letters == "dead_letter_queue.table has no effect: dead letters go beside the postgres target"
 
 
-def test_where_dead_letters_go_in_kafka_has_an_effect_on_a_kafka_sink_alone() -> None:
-    queue = "dead_letter_queue: {topic: dead, header_prefix: x-streamforge-}\n"
+@pytest.mark.parametrize(
+    ("queue", "without_effect"),
+    [
+        ("{topic: dead, compression: zstd}", ["topic", "compression"]),
+        ("{connection: stream}", ["connection"]),
+        ("{sink: kafka, connection: stream, topic: dead, compression: zstd, table: t}", ["table"]),
+        ("{sink: postgres, table: letters, path: /x}", ["path"]),
+        ("{sink: files, path: /x, connection: fs, topic: dead}", ["topic"]),
+    ],
+)
+def test_what_is_said_of_another_place_for_dead_letters_has_a_warning(queue: str, without_effect: list[str]) -> None:
+    said = warnings(parse(f"{MINIMAL}dead_letter_queue: {queue}"))
+
+    assert [text.split()[0].removeprefix("dead_letter_queue.") for text in said] == without_effect
+
+
+def test_a_kafka_target_has_a_topic_for_dead_letters() -> None:
     to_kafka = MINIMAL.replace("postgres, connection: lake, table", "kafka, connection: lake, topic")
 
-    assert warnings(parse(to_kafka + queue)) == []
-    assert [said.split()[0] for said in warnings(parse(MINIMAL + queue))] == ["dead_letter_queue.topic"]
+    assert warnings(parse(to_kafka + "dead_letter_queue: {topic: dead, compression: lz4}")) == []
+
+
+def test_brokers_alone_mean_kafka() -> None:
+    pipeline = parse(MINIMAL + "dead_letter_queue: {brokers: 'kafka:9092'}")
+
+    assert pipeline.dead_letter_queue.sink is LetterPlace.KAFKA
+    assert pipeline.letters_connection is None
+    assert pipeline.connections == {"shop", "lake"}
+    assert build(pipeline.document()) == pipeline
+
+
+@pytest.mark.parametrize(
+    ("queue", "connection"),
+    [
+        ("{sink: postgres}", "lake"),
+        ("{sink: postgres, connection: other}", "other"),
+        ("{sink: kafka, connection: stream}", "stream"),
+        ("{sink: files, path: /x}", None),
+        ("{connection: stream}", None),
+        ("{enabled: false, sink: kafka}", None),
+    ],
+)
+def test_the_connection_of_a_place_is_its_own_or_one_of_its_type(queue: str, connection: str | None) -> None:
+    pipeline = parse(f"{MINIMAL}dead_letter_queue: {queue}")
+
+    assert pipeline.letters_connection == connection
+    assert pipeline.connections == {"shop", "lake", connection} - {None}

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey
+from airflow_provider_ckpt.core.batch import Batch, BatchKey, Instruction
 from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, default_action
 from airflow_provider_ckpt.core.policy import (
+    Drop,
     FailRun,
     Halt,
     Hold,
@@ -160,6 +161,46 @@ def test_no_override_turns_a_halt_into_a_drop(error: ErrorInfo, chosen: Action, 
 
     if default_action(error) is Action.HALT:
         assert isinstance(made, Halt | FailRun | Retry)
+
+
+def test_a_batch_whose_error_is_no_records_is_let_go_where_the_pipeline_skips_it() -> None:
+    policy = Policy(overrides={ErrorType.IO: Action.SKIP_AND_LOG})
+
+    assert decision(BATCH, ErrorInfo(ErrorType.IO, "gone"), policy) == Drop()
+    assert decision(replace(BATCH, instruction=Instruction.VOID), ErrorInfo(ErrorType.IO, "gone"), policy) == Halt()
+
+
+@pytest.mark.parametrize(("dead_letters", "expected"), [(True, Reject()), (False, Halt())])
+def test_a_batch_is_not_let_go_for_a_record_that_nobody_could_tell(dead_letters: bool, expected: object) -> None:
+    policy = Policy(dead_letters=dead_letters, overrides={ErrorType.SINK: Action.SKIP_AND_LOG})
+
+    assert decision(BATCH, ErrorInfo(ErrorType.SINK, "", sqlstate="23514"), policy) == expected
+
+
+RECORD = ErrorInfo(ErrorType.JSON_PATH_NOT_FOUND, "no email")
+
+
+@pytest.mark.parametrize("action", Action)
+def test_a_records_error_has_the_action_that_the_pipeline_chooses(action: Action) -> None:
+    assert Policy(overrides={RECORD.type: action}).record(RECORD, attempt=1) is action
+    assert Policy().record(RECORD, attempt=1) is Action.DEAD_LETTER
+
+
+def test_a_record_that_is_retried_costs_itself_when_the_attempts_are_used_up() -> None:
+    policy = Policy(overrides={RECORD.type: Action.RETRY})
+
+    assert [policy.record(RECORD, attempt) for attempt in (8, 9)] == [Action.RETRY, Action.DEAD_LETTER]
+    assert Policy(dead_letters=False, overrides=policy.overrides).record(RECORD, 9) is Action.RETRY
+    held = Policy(RetryPolicy(on_exhausted=OnExhausted.HOLD), overrides=policy.overrides)
+    assert held.record(RECORD, 9) is Action.RETRY
+
+
+@given(ERRORS, st.sampled_from(Action), st.integers(1, 12))
+def test_no_override_turns_a_halt_into_a_drop_of_a_record(error: ErrorInfo, chosen: Action, attempt: int) -> None:
+    made = Policy(overrides={error.type: chosen}).record(error, attempt)
+
+    if default_action(error) is Action.HALT:
+        assert made in (Action.HALT, Action.RETRY)
 
 
 @given(ERRORS)

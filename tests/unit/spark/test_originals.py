@@ -100,7 +100,7 @@ def test_rejected_messages_keep_bytes_and_a_time_that_python_has_no_value_for() 
     columns = {c.VERDICT: pa.array(["MessageDeserialization"] * 2), c.MESSAGE: pa.array(["no", None])}
     rejected = _rows(**columns, **{c.ORIGINAL: original})
 
-    first, second = originals.of_rejected(ScriptedReader(Script()), _TASK, rejected, raw=True)
+    first, second = originals.of_rejected(ScriptedReader(Script()), _TASK, rejected, {}, raw=True)
 
     assert (first.key, first.value, first.original_headers) == (b"\x00k", b"\xff", (("h", b"\xfe"),))
     assert (first.error.type, first.error.message) == (ErrorType.MESSAGE_DESERIALIZATION, "no")

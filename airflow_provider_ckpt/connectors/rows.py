@@ -1,0 +1,19 @@
+"""What is done with rows whatever the sink is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.protocols import POSITION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def without(rows: pa.Table, positions: Collection[int]) -> pa.Table:
+    """The rows but those at some positions."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(positions), pa.int64()))))

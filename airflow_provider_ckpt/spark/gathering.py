@@ -1,0 +1,107 @@
+"""A lane's records on the delivering side: put together, batch by batch, and sorted by verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.content import DeadLetter
+from airflow_provider_ckpt.connectors.protocols import POSITION, Reader
+from airflow_provider_ckpt.core.errors import ErrorInfo
+from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark import originals
+from airflow_provider_ckpt.spark.texts import unreadable_texts
+from airflow_provider_ckpt.spark.traces import TRACES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What was read of one batch, by verdict.
+
+    :param rows: to be delivered
+    :param read: how many records were read, or :data:`NOT_ATTEMPTED`
+    :param letters: rejected by the transform
+    :param filtered: left out by ``where``
+    :param failure: why reading failed
+    :param rejected: what the letters were made of
+    """
+
+    rows: pa.Table
+    read: int = 0
+    letters: list[DeadLetter] = field(default_factory=list)
+    filtered: int = 0
+    failure: ErrorInfo | None = None
+    rejected: pa.Table | None = None
+
+
+class Piece:
+    """Rows of one lane and one batch, cut from an Arrow batch."""
+
+    def __init__(self, records: pa.RecordBatch) -> None:
+        self.records = records
+        self.lane: int = records.column(c.LANE)[0].as_py()
+        self.index: int = records.column(c.BATCH)[0].as_py()
+        self.ends: bool = records.column(c.READ)[-1].is_valid
+
+
+class Gathering:
+    """Puts a batch together from the Arrow batches that Spark cut its records into."""
+
+    def __init__(self) -> None:
+        self._pieces: list[pa.RecordBatch] = []
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+        """Cut where the batch's number changes; each marker row ends a piece."""
+        if batch.num_rows == 0:
+            return
+        import numpy as np
+
+        index = batch.column(c.BATCH).to_numpy(zero_copy_only=False)
+        cuts = np.flatnonzero(index[1:] != index[:-1]) + 1
+        edges = [0, *cuts.tolist(), batch.num_rows]
+        for start, end in pairwise(edges):
+            yield Piece(batch.slice(start, end - start))
+
+    def add(self, piece: Piece) -> None:
+        """Keep a piece until its batch is whole."""
+        self._pieces.append(piece.records)
+
+    def take(self, reader: Reader, task: BatchTask, *, raw: bool) -> Gathered:
+        """The batch that is whole now, by verdict."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        table = pa.Table.from_batches(self._pieces)
+        self._pieces = []
+        marker = table.slice(table.num_rows - 1)
+        table = table.slice(0, table.num_rows - 1)
+        read = marker.column(c.READ)[0].as_py()
+        failure = marker.column(c.FAILURE)[0].as_py()
+        verdict = table.column(c.VERDICT)
+        good = verdict.null_count == table.num_rows
+        outputs = [name for name in table.column_names if name not in _CONTROL]
+        rows = (table if good else table.filter(pc.is_null(verdict))).select([POSITION, *outputs])
+        filtered, letters, rejected = 0, [], None
+        if not good:
+            bad = table.filter(pc.is_valid(verdict))
+            is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
+            filtered = pc.sum(is_filtered).as_py() or 0
+            wrong = bad.filter(pc.invert(is_filtered)).select([POSITION, c.VERDICT, c.MESSAGE, c.ORIGINAL])
+            rejected = wrong if wrong.num_rows else None
+            letters = originals.of_rejected(reader, task, wrong, task.detail.get(TRACES, {}), raw=raw)
+        garbled = unreadable_texts(rows)
+        if garbled:
+            letters += originals.reread(reader, task, garbled, raw=raw)
+            rows = rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(garbled), pa.int64()))))
+        why = ErrorInfo.from_json(json.loads(failure)) if failure else None
+        return Gathered(rows, read, letters, filtered, why, rejected)
+
+
+_CONTROL = frozenset({*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL})

@@ -1,0 +1,75 @@
+"""When a running wave is settled: KurrentDB's cadence and the timer, as data."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_ckpt.config.delivery import CommitStrategy
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.cadence import Cadence, movable
+
+CADENCE = Cadence(after=1.0, least=5, most=1000)
+"""The defaults."""
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds", "due"),
+    [
+        (1000, 0.0, True),
+        (999, 0.9, False),
+        (5, 1.0, True),
+        (5, 0.9, False),
+        (4, 3600.0, False),
+        (0, 3600.0, False),
+    ],
+)
+def test_it_is_due_at_once_at_most_and_after_a_while_at_least(count: int, seconds: float, due: bool) -> None:
+    assert CADENCE.due(count, count, seconds) is due
+
+
+def test_what_the_checkpoint_could_not_move_by_does_not_make_it_due() -> None:
+    assert not CADENCE.due(movable=4, waiting=5000, seconds=3600.0)
+
+
+@pytest.mark.parametrize(("waiting", "seconds", "due"), [(1, 2.0, True), (1, 1.9, False), (0, 3600.0, False)])
+def test_an_interval_settles_whatever_waits(waiting: int, seconds: float, due: bool) -> None:
+    assert Cadence(at_least_every=2.0).due(0, waiting, seconds) is due
+
+
+@pytest.mark.parametrize(("count", "seconds", "due"), [(5000, 4.9, False), (1, 5.0, True), (0, 5.0, False)])
+def test_a_timer_alone_decides_where_it_is_asked_for(count: int, seconds: float, due: bool) -> None:
+    cadence = CommitStrategy(manual_commit=False, auto_commit_interval_ms=5000).cadence
+
+    assert cadence.due(count, count, seconds) is due
+
+
+def test_the_declarations_keys_are_the_cadence() -> None:
+    strategy = CommitStrategy(
+        commit_interval_ms=30_000, checkpoint_after_ms=200, min_checkpoint_count=2, max_checkpoint_count=7
+    )
+
+    assert strategy.cadence == Cadence(after=0.2, least=2, most=7, at_least_every=30.0)
+    assert CommitStrategy().cadence == CADENCE
+
+
+@pytest.mark.parametrize(
+    ("cadence", "seconds"),
+    [
+        (CADENCE, 1.0),
+        (Cadence(after=30.0), 1.0),
+        (Cadence(after=0.2), 0.2),
+        (Cadence(at_least_every=0.3), 0.3),
+        (Cadence(at_least_every=5.0, timed=True), 5.0),
+    ],
+)
+def test_receipts_are_looked_at_as_often_as_something_may_fall_due(cadence: Cadence, seconds: float) -> None:
+    assert cadence.pause == seconds
+
+
+def test_the_checkpoint_moves_up_to_the_first_batch_without_a_receipt_in_each_partition() -> None:
+    a, b = ([BatchKey(1, name, seq) for seq in range(4)] for name in "ab")
+
+    assert movable([a, b], {a[0], a[1], a[3], b[1], b[2]}) == 2
+    assert movable([a, b], {*a, b[0]}) == 5
+    assert movable([a, b], {a[2], b[3]}) == 0
+    assert movable([], {a[0]}) == 0
