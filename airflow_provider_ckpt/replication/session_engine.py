@@ -44,7 +44,7 @@ class SessionEngine:
         """Work a wave off; another thread does, so that this one can check."""
         from pyspark.errors import PySparkException
 
-        from airflow_provider_ckpt.spark.transform import first_line
+        from airflow_provider_ckpt.spark.sql import first_line
         from airflow_provider_ckpt.spark.wave import run_wave
 
         check()

@@ -30,7 +30,7 @@ def main(directory: str) -> int:
     job = side.job()
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ckpt.spark.transform import first_line
+    from airflow_provider_ckpt.spark.sql import first_line
     from airflow_provider_ckpt.spark.wave import check_transform, run_wave
 
     spark = SparkSession.builder.appName(f"ckpt {job.context.pipeline}").getOrCreate()

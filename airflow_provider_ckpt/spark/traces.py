@@ -20,6 +20,7 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import transform
 from airflow_provider_ckpt.spark.reading import control_schema
+from airflow_provider_ckpt.spark.sql import first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,5 +141,5 @@ def _said(frames: Iterator[DataFrame]) -> str | None:
             frame.collect()
         except PySparkException as error:
             found = _SPARKS_OWN.search(str(error))
-            return found[0].strip() if found else transform.first_line(error)
+            return found[0].strip() if found else first_line(error)
     return None

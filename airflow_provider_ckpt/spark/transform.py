@@ -1,13 +1,12 @@
 """The transform, as one SQL projection: decode, ``where``, ``select``, with a verdict for every record.
 
-No record is dropped and none can fail the batch: each expression ``e`` is guarded in line by a function that Spark
-evaluates under try, so ``e`` itself is evaluated only where it cannot raise. ``e`` runs twice, so nondeterministic
-expressions are refused; so is what needs other records than its own, since it would tear the lanes' order apart.
+No record is dropped and none can fail the batch: expressions are guarded in line by a function that Spark evaluates
+under try, so that they are evaluated for the output only where none raises. They run twice, so nondeterministic ones
+are refused; so is what needs other records than its own, since it would tear the lanes' order apart.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,8 @@ from airflow_provider_ckpt.core.errors import (
     InvalidTransformError,
 )
 from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark import strictness
+from airflow_provider_ckpt.spark.sql import first_line, guard, is_name, literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _DECODED = "__decoded"
 _CORRUPT = "__corrupt"
 _VALID = "__valid"
+_WANTED = "__wanted"
 
 
 def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
@@ -51,16 +53,20 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
         branches.append(f"WHEN {condition} THEN {literal(verdict)}")
         messages.append(f"WHEN {condition} THEN {literal(message)}")
     if transform.where:
-        raised = guard(f"CAST(({transform.where}) AS BOOLEAN)")
-        branches.append(f"WHEN {raised} THEN {literal(ErrorType.FILTER_EVALUATION)}")
-        branches.append(f"WHEN NOT coalesce(({transform.where}), false) THEN {literal(c.FILTERED)}")
-        messages.append(f"WHEN {raised} THEN {literal('where failed: ' + transform.where)}")
-        messages.append(f"WHEN NOT coalesce(({transform.where}), false) THEN NULL")
-    if transform.select:
-        for name, expression in outputs.items():
-            raised = guard(f"({expression})")
-            branches.append(f"WHEN {raised} THEN {literal(ErrorType.TRANSFORM_EVALUATION)}")
-            messages.append(f"WHEN {raised} THEN {literal(f'select {name} failed: {expression}')}")
+        # One evaluation tells all: null where it raises, else as a text whether the record is wanted.
+        wanted = f"try_to_binary(cast(coalesce(CAST(({transform.where}) AS BOOLEAN), false) AS string), 'utf-8')"
+        frame = _project(frame, [*_quoted(frame.columns), f"{wanted} AS {_WANTED}"], pipeline)
+        unwanted = f"{_WANTED} <> to_binary('true', 'utf-8')"
+        branches.append(f"WHEN {_WANTED} IS NULL THEN {literal(ErrorType.FILTER_EVALUATION)}")
+        branches.append(f"WHEN {unwanted} THEN {literal(c.FILTERED)}")
+        messages.append(f"WHEN {_WANTED} IS NULL THEN {literal('where failed: ' + transform.where)}")
+        messages.append(f"WHEN {unwanted} THEN NULL")
+    risky = {name: f"({e})" for name, e in (transform.select or {}).items() if not is_name(e)}
+    if risky:
+        branches.append(f"WHEN {guard(*risky.values())} THEN {literal(ErrorType.TRANSFORM_EVALUATION)}")
+        for name, expression in risky.items():
+            failed = literal(f"select {name} failed: {outputs[name]}")
+            messages.append(f"WHEN {guard(expression)} THEN {failed}")
     verdict = "CASE " + " ".join(branches) + " END"
     message = "CASE " + " ".join(messages) + " END" if messages else "CAST(NULL AS STRING)"
 
@@ -111,22 +117,6 @@ def _columns(
     return *_decode(frame, pipeline, shape), c.ORIGINAL
 
 
-def guard(expression: str) -> str:
-    """SQL that is true where evaluating ``expression`` raises, and never raises itself."""
-    return f"try_to_binary(cast(isnull({expression}) AS string), 'utf-8') IS NULL"
-
-
-def quote(name: str) -> str:
-    """A column's name as a SQL identifier."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def literal(text: str) -> str:
-    """A text as a SQL literal; Spark would replace ``${x}`` by a variable."""
-    escaped = str(text).replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\{")
-    return "'" + escaped.replace("\n", "\\n").replace("\r", "\\r") + "'"
-
-
 def parse_schema(ddl: str, pipeline: str) -> StructType:
     """The columns of a schema in Spark's DDL.
 
@@ -152,12 +142,6 @@ def parse_schema(ddl: str, pipeline: str) -> StructType:
     return parsed
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, which in Spark's carries the error class and the reason."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
-
-
 def _decode(
     frame: DataFrame, pipeline: Pipeline, shape: Shape
 ) -> tuple[DataFrame, list[str], list[tuple[str, str, str]]]:
@@ -168,36 +152,32 @@ def _decode(
     """
     transform = pipeline.transform
     assert transform.schema_ is not None
-    names = [item.name for item in parse_schema(transform.schema_, pipeline.name).fields]
+    fields = parse_schema(transform.schema_, pipeline.name).fields
+    names = [item.name for item in fields]
     text = f"cast({c.ORIGINAL}.value AS string)"
     schema = literal(f"{transform.schema_}, {_CORRUPT} string")
-    options = f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}'"
+    parsed = _parser(pipeline, text, schema, f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}'")
+    decoded = {name: f"{_DECODED}.{quote(name)}" for name in names}
     if transform.decode == "json":
-        # from_json takes trailing text, duplicate keys and lone surrogates. An array of the record and a number that
-        # nobody can guess is a strict document with that number second only if the record is exactly one strict value.
-        sentinel = secrets.randbits(62)
-        wrapped = f"concat('[', {text}, ',{sentinel}]')"
-        strict = f"try_variant_get(try_parse_json({wrapped}), '$[1]', 'bigint') <=> {sentinel}"
+        strict = strictness.of_json(text, list(decoded.values()))
         what = "not one JSON object that fits the schema"
     else:
-        # RFC 4180: a quote inside quotes is doubled. An empty line has no fields, and from_csv would make it all nulls.
-        strict = "true" if len(names) == 1 else f"{text} <> ''"
+        strict = strictness.of_csv(text, len(names))
+        # What the parser itself cannot bear must never reach it.
+        bearable = strictness.bearable_csv(text, transform.delimiter, transform.schema_)
+        parsed = f"CASE WHEN {bearable} THEN {parsed} END"
         what = "not a CSV record that fits the schema"
-    parsed = _parser(pipeline, text, schema, options)
-    decoded = _project(
-        frame,
-        [*_quoted(frame.columns), f"is_valid_utf8({text}) AND {strict} AS {_VALID}", f"{parsed} AS {_DECODED}"],
-        pipeline,
-    )
-    fields = [f"{_DECODED}.{quote(name)} AS {quote(name)}" for name in names]
+    altered = strictness.altered(fields, decoded, text, delimiter=_delimiter(pipeline))
+    frame = _project(frame, [*_quoted(frame.columns), f"{parsed} AS {_DECODED}"], pipeline)
+    valid = f"is_valid_utf8({text}) AND {_DECODED} IS NOT NULL AND {_DECODED}.{_CORRUPT} IS NULL AND {strict}"
     taken = {"value", *(name.lower() for name in names)}
-    fields += [f"{c.ORIGINAL}.{quote(name)} AS {quote(name)}" for name, _ in shape.columns if name not in taken]
     flat = _project(
-        decoded,
+        frame,
         [
-            *_quoted(frame.columns),
-            f"coalesce({_VALID} AND {_DECODED} IS NOT NULL AND {_DECODED}.{_CORRUPT} IS NULL, false) AS {_VALID}",
-            *fields,
+            *_quoted([name for name in frame.columns if name != _DECODED]),
+            f"coalesce({valid} AND NOT {altered}, false) AS {_VALID}",
+            *(f"{value} AS {quote(name)}" for name, value in decoded.items()),
+            *(f"{c.ORIGINAL}.{quote(name)} AS {quote(name)}" for name, _ in shape.columns if name not in taken),
         ],
         pipeline,
     )
@@ -208,7 +188,7 @@ def _decode(
             c.FILTERED if skips_null else str(ErrorType.MESSAGE_DESERIALIZATION),
             "no value to decode (a tombstone)",
         ),
-        (f"NOT is_valid_utf8({text})", str(ErrorType.MESSAGE_DESERIALIZATION), "not valid UTF-8"),
+        (f"NOT {_VALID} AND NOT is_valid_utf8({text})", str(ErrorType.MESSAGE_DESERIALIZATION), "not valid UTF-8"),
         (f"NOT {_VALID}", str(ErrorType.MESSAGE_DESERIALIZATION), what),
     ]
     if transform.decode == "json" and pipeline.error_handling.missing_field_behavior != "null":
@@ -225,9 +205,13 @@ def _parser(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
     """SQL that parses a text as the pipeline says."""
     transform = pipeline.transform
     if transform.decode == "json":
-        return f"from_json({text}, {schema}, map({options}))"
-    delimiter = literal(transform.delimiter.replace("\\", "\\\\"))
-    return f"from_csv({text}, {schema}, map({options}, 'sep', {delimiter}, 'escape', '\"'))"
+        return f"from_json({text}, {schema}, map({options}, {strictness.JSON_DIALECT}))"
+    return f"from_csv({text}, {schema}, map({options}, {strictness.csv_dialect(transform.delimiter)}))"
+
+
+def _delimiter(pipeline: Pipeline) -> str | None:
+    """Of CSV's fields; None where a record is JSON."""
+    return pipeline.transform.delimiter if pipeline.transform.decode == "csv" else None
 
 
 def _null_checks(pipeline: Pipeline, names: list[str]) -> list[tuple[str, str, str]]:

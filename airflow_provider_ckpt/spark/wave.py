@@ -13,6 +13,7 @@ from airflow_provider_ckpt.spark import traces, transform
 from airflow_provider_ckpt.spark.copying import copy_lane
 from airflow_provider_ckpt.spark.delivery import deliver_lane
 from airflow_provider_ckpt.spark.reading import control_schema, read_lane
+from airflow_provider_ckpt.spark.sql import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +85,7 @@ def _reader_schema(job: Job) -> StructType:
     from pyspark.sql.types import StructField, StructType
 
     fields = [StructField(item.name, from_arrow_type(item.type)) for item in control_schema()]
-    ddl = ", ".join(f"{transform.quote(name)} {kind}" for name, kind in job.shape.columns)
+    ddl = ", ".join(f"{quote(name)} {kind}" for name, kind in job.shape.columns)
     return StructType(fields + transform.parse_schema(ddl, job.context.pipeline).fields)
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import transform
-from airflow_provider_ckpt.spark.transform import literal, quote
+from airflow_provider_ckpt.spark.sql import literal, quote
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
 from tests.services.spark import local_session

@@ -212,7 +212,7 @@ FINE: dict[str, tuple[bytes, dict[str, object]]] = {
     "a form feed that is escaped": (_with(b'"\\f\\b\\/"'), {"id": 1, "name": "\f\b/", "x": 1.5}),
     "the largest whole number": (_with(id=b"9223372036854775807"), {"id": 2**63 - 1, "name": "a", "x": 1.5}),
     "the least whole number": (_with(id=b"-9223372036854775808"), {"id": -(2**63), "name": "a", "x": 1.5}),
-    "minus nothing": (_with(id=b"-0", x=b"-0"), {"id": 0, "name": "a", "x": -0.0}),
+    "minus nothing": (_with(id=b"-0", x=b"-0.0"), {"id": 0, "name": "a", "x": -0.0}),
     "1e-400, which is nothing": (_with(x=b"1e-400"), {"id": 1, "name": "a", "x": 0.0}),
     "the largest double": (_with(x=b"1.7976931348623157e308"), {"id": 1, "name": "a", "x": 1.7976931348623157e308}),
     "the least double": (_with(x=b"5e-324"), {"id": 1, "name": "a", "x": 5e-324}),
@@ -241,7 +241,7 @@ BAD: dict[str, bytes] = {
 
 
 def large() -> dict[str, bytes]:
-    """Records of ten megabytes and more; the first two are fine."""
+    """Records of ten megabytes and more; the first two are fine, the third has a name that is too long."""
     return {
         "ten megabytes of text": _with(b'"' + b"a" * (10 * MEGABYTE) + b'"'),
         "ten megabytes in a field of no interest": _with(more=b',"y":"' + b"b" * (10 * MEGABYTE) + b'"'),

@@ -7,8 +7,8 @@ import math
 from typing import Any
 
 _WHOLE = range(-(2**63), 2**63)
-_NESTING = 900
-"""Python's parser and Spark's both end somewhere beyond this."""
+_LONGEST_NAME, _LONGEST_NUMBER = 50_000, 1000
+"""Characters: the limits that the documentation tells. Nesting ends Python's parser, too."""
 
 
 class _Number(str):
@@ -22,8 +22,8 @@ def row_of(record: bytes) -> dict[str, Any] | None:
     try:
         document = json.loads(
             record.decode("utf-8"),
-            parse_int=_Number,
-            parse_float=_Number,
+            parse_int=_number,
+            parse_float=_number,
             parse_constant=_refuse,
             object_pairs_hook=_once,
         )
@@ -38,10 +38,16 @@ def row_of(record: bytes) -> dict[str, Any] | None:
         return None
 
 
+def _number(text: str) -> _Number:
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError("too long a number")
+    return _Number(text)
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name comes twice")
+    if len(found) != len(pairs) or any(len(name) > _LONGEST_NAME for name in found):
+        raise ValueError("a name comes twice, or is too long")
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.spark.transform import guard, literal, quote
+from airflow_provider_ckpt.spark.sql import guard, literal, quote
 from tests.integration.spark.judging import DELIVERED, Transform
 
 FAILED_WHERE, FAILED_SELECT = "FilterEvaluation", "TransformEvaluation"
@@ -73,6 +73,26 @@ def test_an_expression_that_raises_rejects_that_record_alone(
     assert [item.verdict for item in judged][:2] == [DELIVERED, FAILED_SELECT]
     assert judged[3].row["out"] is not None
     assert (judged[1].message, judged[1].original) == (f"select out failed: {expression}", {"t": bad})
+
+
+NEVER_NULL = {
+    "a default for what is not there": "coalesce(cast(t as int), 0)",
+    "a struct": "named_struct('n', cast(t as int))",
+    "an array": "array(cast(t as int))",
+    "a list of texts": "concat_ws(',', cast(t as int))",
+    "a test for null": "cast(t as int) is not null",
+    "a safe comparison": "cast(t as int) <=> 12",
+}
+"""What cannot be null, so that Spark need not evaluate it to know that it is not."""
+
+
+def test_what_can_never_be_null_may_raise_all_the_same(each_way: SparkSession) -> None:
+    rows = ("12",), ("1x",), ("12",)
+    for name, expression in NEVER_NULL.items():
+        alone = Transform(each_way, {"select": {"out": expression}}, table="t string").rows(*rows)
+        assert (name, [item.verdict for item in alone]) == (name, [DELIVERED, FAILED_SELECT, DELIVERED])
+    together = Transform(each_way, {"select": NEVER_NULL, "where": "cast(t as int) <=> 12"}, table="t string")
+    assert [item.verdict for item in together.rows(*rows)] == [DELIVERED, FAILED_WHERE, DELIVERED]
 
 
 def test_the_message_names_the_expression_that_raised(each_way: SparkSession) -> None:

@@ -1,0 +1,41 @@
+"""Small pieces of Spark SQL: names, texts, and a guard for expressions that may raise."""
+
+from __future__ import annotations
+
+import re
+
+_NAME = re.compile(r"\s*(?:[A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`)\s*")
+_VALUES = frozenset({"current_date", "current_timestamp", "current_user", "localtimestamp", "user", "session_user"})
+"""Names that Spark takes for functions."""
+
+
+def guard(*expressions: str) -> str:
+    """SQL that is true where evaluating one of the expressions raises, and never raises itself.
+
+    Their values go into an array of which only the size is asked: Spark may leave out what it sees no use for, as it
+    does with a test for null of what cannot be null, and an expression that is not evaluated does not raise.
+    """
+    values = f"struct({', '.join(expressions)})" if len(expressions) > 1 else expressions[0]
+    return f"try_to_binary(cast(size(array({values})) AS string), 'utf-8') IS NULL"
+
+
+def is_name(expression: str) -> bool:
+    """Whether an expression is the name of a column and nothing else, so that it cannot raise."""
+    return _NAME.fullmatch(expression) is not None and expression.strip().lower() not in _VALUES
+
+
+def quote(name: str) -> str:
+    """A column's name as a SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text as a SQL literal; Spark would replace ``${x}`` by a variable."""
+    escaped = str(text).replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\{")
+    return "'" + escaped.replace("\n", "\\n").replace("\r", "\\r") + "'"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, which in Spark's carries the error class and the reason."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
