@@ -72,8 +72,9 @@ def as_lines(records: Counter[bytes], newline: bytes) -> Counter[bytes]:
 
 
 def repeated(rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
-    """Rows by how often they come; the sign of nothing counts."""
-    return Counter(repr((row["id"], row["name"], row["x"])) for row in rows)
+    """Rows by how often they come; the sign of nothing is no difference here."""
+    found = [(row["id"], row["name"], None if row["x"] is None else row["x"] + 0.0) for row in rows]
+    return Counter(map(repr, found))
 
 
 def settled(replication: Replication, summary: RunSummary, *, letters: int, rows: int) -> None:
