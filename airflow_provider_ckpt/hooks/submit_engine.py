@@ -102,6 +102,15 @@ class SubmitEngine:
                 error = ErrorInfo.from_json(reply["error"])
                 raise _final(error, self._pipeline.name) if reply["final"] else WaveLostError(error)
 
+    def revive(self) -> bool:
+        """After Spark has ended by itself: be as new, unless it was killed."""
+        if self._killed:
+            return False
+        self._clean()
+        self._side = self._launcher = self._thread = self._error = self._ready = None
+        self.started = False
+        return True
+
     def kill(self) -> None:
         """End ``spark-submit``, the driver dies with it; within 2 s, also from a signal handler. Twice does no harm."""
         self._killed = True

@@ -56,6 +56,12 @@ class Engine(Protocol):
         :raises EngineError: if Spark itself was lost
         """
 
+    def revive(self) -> bool:
+        """After Spark was lost: let go of what is left of it, so that :meth:`start` may be called again.
+
+        :returns: whether it may; not where Spark was ended on purpose, or is not the engine's own
+        """
+
     def kill(self) -> None:
         """End Spark now, from any thread."""
 

@@ -63,6 +63,10 @@ class SessionEngine:
         except PySparkException as error:
             raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, first_line(error))) from error
 
+    def revive(self) -> bool:
+        """The session is not ours to start."""
+        return False
+
     def kill(self) -> None:
         """Cancel what runs; the session is not ours to end."""
         self._spark.sparkContext.cancelAllJobs()

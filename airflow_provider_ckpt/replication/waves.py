@@ -32,6 +32,9 @@ _FIRST_WAVE = 256
 _LEAST = 16
 _PAUSE = 0.05
 _WAVE_SECONDS = 10.0
+_REVIVALS = 10
+"""How often a run starts Spark again: enough for two batches that kill it before they are held."""
+
 _KEPT = "Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again."
 _SENT = "At most once: what was being sent counts as sent. Remove the cause and run again for what follows."
 
@@ -59,6 +62,7 @@ class Waves:
         self._number = 0
         self._limit = _FIRST_WAVE
         self._outages = 0
+        self._revivals = 0
         self._settlements = Settlements(run, self._unit)
         self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
 
@@ -129,8 +133,13 @@ class Waves:
             log.warning("Wave %d of %s was lost: %s", wave.number, self._pipeline.name, error)
             self._lost(wave, alone=len(chosen) == 1 and chosen[0].alone, error=error.error)
         except EngineError as error:
-            self._lost(wave, alone=False, error=error.info)
-            raise
+            # On a local master the executor is Spark itself, so a batch that kills one kills the other.
+            revived = self._engine.revive()
+            self._lost(wave, alone=revived and len(chosen) == 1 and chosen[0].alone, error=error.info)
+            self._revivals += 1
+            if not revived or self._revivals > _REVIVALS:
+                raise
+            log.warning("Wave %d of %s: %s Spark is started again", wave.number, self._pipeline.name, error.message)
         else:
             self._settle(outcomes, started)
 

@@ -1,0 +1,50 @@
+"""A batch that takes Spark itself with it, as on a local master, costs itself: it runs alone, and then it is held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_provider_ckpt.core.batch import BatchKey, Counts
+from airflow_provider_ckpt.core.errors import EngineError
+from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.replication.engine import Check
+from airflow_provider_ckpt.replication.replicate import replicate
+from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from tests.services.replication import Replication
+from tests.services.tables import scalar
+
+KILLER = 3
+
+
+class MortalEngine(SessionEngine):
+    """Ends at the batch numbered :data:`KILLER`, after the batches before it; may be started again."""
+
+    def __init__(self, replication: Replication) -> None:
+        super().__init__(replication.spark)
+        self.deaths: list[list[BatchKey]] = []
+
+    def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
+        """Work a wave off, or die."""
+        keys = [task.key for lane in wave.lanes for task in lane]
+        if any(key.seq == KILLER for key in keys):
+            self.deaths.append(keys)
+            raise EngineError("Spark ended unexpectedly.")
+        return super().run(wave, check)
+
+    def revive(self) -> bool:
+        """As new."""
+        self.started = False
+        return True
+
+
+def test_a_batch_that_kills_spark_is_held_and_the_others_are_delivered(orders: Replication) -> None:
+    pinned = orders.changed(consumer={"strategy": "round_robin", "lanes": 2}, retry={"rounds": 2})
+    engine = MortalEngine(pinned)
+
+    summary = replicate(pinned.setup(), engine)
+
+    assert summary.records == Counts(900, 900, 0, 0)
+    assert (summary.batches_by_state, summary.route) == ({"held": 1}, ["hold"])
+    assert [len(keys) for keys in engine.deaths] == [10, 1, 1]
+    assert scalar(orders.dsn, "SELECT count(*) FROM target") == 900
+    assert summary.errors == {"Processing": 3}
