@@ -24,9 +24,6 @@ _FIELDS = 20_480
 _NO_CHARACTER = "\uffff"
 """Ends a record for Spark's CSV parser, which ignores whatever follows."""
 
-_WRITTEN_ANEW = r'-?[0-9]+\.[0-9]+(?:E-?[0-9]+)?|"-?Infinity"'
-"""Numbers as Spark's JSON writer has them, which gives fractions and exponents the precision of a double."""
-
 _RANDOM_BITS = 62
 
 
@@ -154,7 +151,14 @@ def _junk_behind(value: str, text: str, delimiter: str | None) -> str:
 
 
 def _number_as_text(value: str, text: str) -> str:
-    """A number in place of a text, or in an object or array in place of one, was written anew and lost something."""
-    begins = f"({value} < ':' OR startswith({value}, '{{') OR startswith({value}, '['))"
-    numbers = f"regexp_extract_all({value}, {literal(_WRITTEN_ANEW)}, 0)"
-    return f"{begins} AND exists({numbers}, number -> NOT contains({text}, number))"
+    """A number in place of a text, or in an object or array in place of one, was written anew and lost something.
+
+    A fraction or an exponent comes out with a point, or as infinity; all its digits must be in the record, in a row.
+    """
+    fraction = f"(contains({value}, '.') OR contains({value}, 'Infinity\"'))"
+    was_text = f"contains({text}, concat('\"', {value}, '\"'))"
+    infinite = f"contains({value}, 'Infinity\"') AND NOT contains({text}, 'Infinity\"')"
+    escapes = literal(r"\\u[0-9a-fA-F]{4}")
+    there = f"regexp_replace(regexp_replace({text}, {escapes}, ''), '[^0-9.]+', ' ')"
+    anew = f"{infinite} OR NOT contains({there}, regexp_replace({value}, '[^0-9.]+', ' '))"
+    return f"{fraction} AND NOT {was_text} AND ({anew})"

@@ -123,6 +123,7 @@ class Bench:
             execute(
                 self._dsn,
                 f"CREATE TABLE some_sink_{number} AS SELECT * FROM some_{number}",
+                f"ALTER TABLE some_sink_{number} ADD PRIMARY KEY (id)",
                 f"UPDATE some_{number} SET customer = CASE WHEN {every} THEN 0 ELSE 1 + customer % 30000 END",
                 f"UPDATE some_sink_{number} SET customer = 1 + customer % 30000, "
                 f"status = CASE WHEN {every} THEN 'refused' ELSE status END",

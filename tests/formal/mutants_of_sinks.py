@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tests.formal.mutant import Mutant
 
 _POSTGRES = "tests/integration/connectors/test_postgres_sink.py"
+_HOSTILE = "tests/integration/connectors/test_postgres_hostile.py::test_a_value_that_postgres_refuses_costs_its_row"
 _BARRIER = "tests/formal/test_sink_rules.py::test_what_waits_inside_a_batch_when_the_fence_rises_never_commits"
 _DELTA = "tests/integration/connectors/test_delta_conformance.py::TestNewTable"
 _DELTA_FENCE = "tests/integration/connectors/test_delta_fence.py::TestFence"
@@ -53,6 +54,42 @@ OF_SINKS: Sequence[Mutant] = (
         "            return False\n        if",
         '            cursor.executescript("ROLLBACK; BEGIN")\n            return True\n        if',
         test=f"{_POSTGRES}::TestConformance::test_a_second_delivery_finds_the_receipt_and_has_no_effect[append]",
+    ),
+    Mutant(
+        "postgres: what one row's data is too much for fails its batch",
+        "connectors/postgres/rows.py",
+        "data_exception OR integrity_constraint_violation OR program_limit_exceeded",
+        "data_exception OR integrity_constraint_violation",
+        test=f"{_HOSTILE}[JSON that is nested too deep]",
+    ),
+    Mutant(
+        "delta: a day that Python has no value for fails its batch",
+        "connectors/delta/stats.py",
+        "    except (OverflowError, ValueError):\n        return None",
+        "    except ArithmeticError:\n        raise",
+        test="tests/unit/connectors/test_delta_stats.py::test_a_day_beyond_python_has_none_and_does_no_harm",
+    ),
+    Mutant(
+        "files: a bare quote makes newlines data",
+        "connectors/files/records.py",
+        "            elif begin or closed == place - 1:",
+        "            elif True:",
+        test="tests/unit/connectors/test_files_records.py::test_only_a_quote_where_a_field_begins_makes_newlines_data",
+    ),
+    Mutant(
+        "audit: sums are not compared with the sink's receipts",
+        "core/agreement.py",
+        "        if sums != item.counts:",
+        "        if sums.read != item.counts.read:",
+        test="tests/unit/core/test_agreement.py::"
+        "test_changed_counts_are_found_in_a_sum_and_named_where_it_is_of_one_batch",
+    ),
+    Mutant(
+        "audit: dead letters are believed, not counted",
+        "core/agreement.py",
+        "        if has != told:",
+        "        if has > told:",
+        test="tests/unit/core/test_agreement.py::test_dead_letters_are_as_many_as_the_receipt_tells",
     ),
     Mutant(
         "delta: the fence is a file alone, and no commit",
