@@ -43,7 +43,7 @@ def acquire(setup: Setup, *, force: bool = False) -> Run:
             _begin(run)
         except BaseException:
             run.close()
-            setup.ledger.release(lease)
+            run.let_go()
             raise
     except CkptError as error:
         error.pipeline = error.pipeline or setup.pipeline.name

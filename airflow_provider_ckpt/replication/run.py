@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Receipt
+from airflow_provider_ckpt.core.errors import LedgerUnavailableError
 from airflow_provider_ckpt.core.policy import route
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.replication.planner import Planner
@@ -221,13 +222,20 @@ class Run:
         self.source.close()
         self.sink.close()
 
+    def let_go(self) -> None:
+        """Release the lease after an error, which must not be hidden by another: the lease ends by itself, too."""
+        try:
+            self.ledger.release(self.lease)
+        except LedgerUnavailableError as error:
+            log.warning("The lease of %s could not be given back and has to run out: %s", self.pipeline.name, error)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close()
         if kind is not None:
-            self.ledger.release(self.lease)
+            self.let_go()
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:

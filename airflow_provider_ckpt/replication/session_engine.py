@@ -42,6 +42,7 @@ class SessionEngine:
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
         """Work a wave off; another thread does, so that this one can check."""
+        from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
         from airflow_provider_ckpt.spark.sql import first_line
@@ -60,8 +61,10 @@ class SessionEngine:
             return running.result()
         except CkptError:
             raise
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:  # the latter when a worker died: Spark has no class for that
             raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, first_line(error))) from error
+        except Py4JError as error:
+            raise EngineError(f"the session's Spark was lost: {first_line(error)}") from error
 
     def revive(self) -> bool:
         """The session is not ours to start."""

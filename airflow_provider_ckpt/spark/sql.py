@@ -35,7 +35,11 @@ def literal(text: str) -> str:
     return "'" + escaped.replace("\n", "\\n").replace("\r", "\\r") + "'"
 
 
+_CALLING = "An error occurred while calling "
+"""How the text of an error from the JVM begins for which Spark has no Python class; what is wrong comes after it."""
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's text, which in Spark's carries the error class and the reason."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(_CALLING)]
+    return lines[0].strip(": ") if lines else type(error).__name__

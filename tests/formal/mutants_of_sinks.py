@@ -10,6 +10,7 @@ _POSTGRES = "tests/integration/connectors/test_postgres_sink.py"
 _HOSTILE = "tests/integration/connectors/test_postgres_hostile.py::test_a_value_that_postgres_refuses_costs_its_row"
 _BARRIER = "tests/formal/test_sink_rules.py::test_what_waits_inside_a_batch_when_the_fence_rises_never_commits"
 _DELTA = "tests/integration/connectors/test_delta_conformance.py::TestNewTable"
+_STREAMFORGE = "tests/integration/replication/test_streamforge.py"
 _DELTA_FENCE = "tests/integration/connectors/test_delta_fence.py::TestFence"
 
 OF_SINKS: Sequence[Mutant] = (
@@ -125,5 +126,27 @@ OF_SINKS: Sequence[Mutant] = (
         '            "previous": previous,\n',
         '            "previous": None,\n',
         test=f"{_DELTA}::test_many_batches_go_through_one_writer",
+    ),
+    Mutant(
+        "kafka: rows are committed without their receipt",
+        "connectors/kafka/writer.py",
+        "            producer.produce(self._receipts, receipt_value(receipt), "
+        "receipt_key(self._context.ledger, task.key), 0)\n",
+        "",
+        test=f"{_STREAMFORGE}::test_commit_failure_causes_duplicate",
+    ),
+    Mutant(
+        "kafka: no lane has the transactional id that a fence initialises",
+        "connectors/kafka/transactions.py",
+        '            "transactional.id": identity,\n',
+        '            "transactional.id": f"{identity}{time.time()}",\n',
+        test=f"{_STREAMFORGE}::test_scenario_7_rebalance_during_processing",
+    ),
+    Mutant(
+        "kafka: a dead letter that cannot be written is taken for an outage",
+        "connectors/kafka/writer.py",
+        "            if not info.recoverable and info.type is not ErrorType.FENCED:\n",
+        "            if info.type is ErrorType.FENCED:\n",
+        test=f"{_STREAMFORGE}::test_scenario_6_dlq_failure",
     ),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.chaos.havoc.ground import Ground
 from tests.formal.traces import complaints, recording
 from tests.services.spark import local_session
 
@@ -21,6 +22,13 @@ def spark() -> Iterator[SparkSession]:
     session = local_session()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """A PostgreSQL server and a Kafka broker behind proxies, to be killed and paused at will."""
+    with Ground(tmp_path_factory.mktemp("ground")) as ground:
+        yield ground
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ Run as a script it starts one, prints its address, and stops it when its standar
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -20,6 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from airflow_provider_ckpt.spark.lifeline import die_with_parent
+from tests.services.proxy import Proxy
+
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -28,7 +30,6 @@ USER = "ckpt"
 PASSWORD = "ckpt-test"
 """Of the listener that asks for SASL; the plain one takes anybody."""
 
-_PR_SET_PDEATHSIG = 1
 _CLUSTER = "Y2twdC10ZXN0cy1rYWZrYQ"
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -86,10 +87,6 @@ def _free_ports(number: int) -> list[int]:
         return [probe.getsockname()[1] for probe in probes]
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 class KafkaBroker:
     """One broker, which keeps its data and ports from :meth:`start` to :meth:`start`, and loses them in :meth:`remove`.
 
@@ -97,9 +94,13 @@ class KafkaBroker:
 
     :param settings: further lines of server.properties
     :param jvm: further options of its JVM, behind the ones it has by default
+    :param proxy: stands before the plain listener: clients are told its port and never see the broker's own
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None, *, jvm: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, *, jvm: tuple[str, ...] = (), proxy: Proxy | None = None
+    ) -> None:
+        self._proxy = proxy
         self._settings = {**_SETTINGS, **(settings or {})}
         self._jvm = (*_JVM, *jvm)
         self._directory: Path | None = None
@@ -110,7 +111,7 @@ class KafkaBroker:
     @property
     def bootstrap(self) -> str:
         """``host:port`` of the listener that takes anybody."""
-        return f"127.0.0.1:{self._ports[0]}"
+        return f"127.0.0.1:{self._proxy.port if self._proxy else self._ports[0]}"
 
     @property
     def sasl_bootstrap(self) -> str:
@@ -146,7 +147,7 @@ class KafkaBroker:
                 stderr=log,
                 start_new_session=True,
                 cwd=self._home,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         self._wait()
         return self
@@ -178,7 +179,7 @@ class KafkaBroker:
         """A client that makes and alters topics."""
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient({"bootstrap.servers": self.bootstrap})
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
 
     def new_topic(self, partitions: int = 1, config: Mapping[str, str] | None = None, *, name: str = "") -> str:
         """Create a topic and return its name.
@@ -216,9 +217,11 @@ class KafkaBroker:
         self._directory = Path(tempfile.mkdtemp(prefix="ckpt-kafka-"))
         self._ports = _free_ports(3)
         plain, controller, sasl = (f"127.0.0.1:{port}" for port in self._ports)
+        if self._proxy is not None:
+            self._proxy.lead_to(self._ports[0])
         where = {
             "listeners": f"PLAINTEXT://{plain},CONTROLLER://{controller},SASL://{sasl}",
-            "advertised.listeners": f"PLAINTEXT://{plain},SASL://{sasl}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap},SASL://{sasl}",
             "controller.quorum.voters": f"1@{controller}",
             "log.dirs": str(self._directory / "data"),
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -21,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
+
+from tests.services.proxy import Proxy
 
 USER = "ckpt"
 PASSWORD = "ckpt-test"
@@ -202,6 +205,11 @@ class PostgresServer:
 def sqlalchemy_url(dsn: str) -> str:
     """A libpq URL as SQLAlchemy wants it, with psycopg2."""
     return urlunsplit(urlsplit(dsn)._replace(scheme="postgresql+psycopg2"))
+
+
+def through(proxy: Proxy, dsn: str) -> str:
+    """The same libpq URL, by way of a proxy that leads to the server."""
+    return re.sub(r"@127\.0\.0\.1:\d+/", f"@127.0.0.1:{proxy.port}/", dsn)
 
 
 def main() -> None:

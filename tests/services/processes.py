@@ -58,6 +58,20 @@ def marked(token: str) -> list[Process]:
     return [Process(item.pid, item.parent, item.command, _role(item, found)) for item in found.values()]
 
 
+def below(pid: int) -> list[Process]:
+    """Every living process that descends from one, with its role; that one excluded."""
+    found = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal():
+            process = _look(entry)
+            if process is not None:
+                found[process.pid] = process
+    family = {pid}
+    while more := {item.pid for item in found.values() if item.parent in family} - family:
+        family |= more
+    return [Process(i.pid, i.parent, i.command, _role(i, found)) for i in found.values() if i.pid in family - {pid}]
+
+
 def kill(processes: Iterable[Process], number: signal.Signals = signal.SIGKILL) -> list[int]:
     """Send a signal to each, in order; the pids that were still there."""
     reached = []
@@ -78,9 +92,9 @@ def gone(token: str, seconds: float) -> list[Process]:
     return []
 
 
-def _look(entry: Path, wanted: bytes) -> Process | None:
+def _look(entry: Path, wanted: bytes | None = None) -> Process | None:
     try:
-        if wanted not in (entry / "environ").read_bytes().split(b"\0"):
+        if wanted is not None and wanted not in (entry / "environ").read_bytes().split(b"\0"):
             return None
         state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
         command = tuple((entry / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -56,6 +57,26 @@ def put(broker: KafkaBroker, topic: str, values: Sequence[bytes | None], partiti
     for value in values:
         to.produce(topic, value, partition=partition, **message)
     assert to.flush(30) == 0
+
+
+def alter(broker: KafkaBroker, topic: str, settings: Mapping[str, str]) -> None:
+    """Change a topic's configuration, and wait until the broker goes by it."""
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    changes = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+    admin = broker.admin()
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    asked = ConfigResource(ResourceType.TOPIC, topic)
+    deadline = time.monotonic() + 30
+    while True:
+        known = admin.describe_configs([asked])[asked].result(30)
+        if all(known[name].value == value for name, value in settings.items()):
+            return
+        assert time.monotonic() < deadline, f"{topic} does not take {settings}"
+        time.sleep(0.02)
 
 
 @contextmanager

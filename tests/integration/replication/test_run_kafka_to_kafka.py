@@ -4,53 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.replication.letters import index, look
 from tests.integration.connectors.kafka_sink_support import stored
-from tests.integration.connectors.kafka_support import CONNECTION, connection_to, put
+from tests.integration.replication.copying import Copying, make_copying
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer
-from tests.services.replication import Replication, make_ledger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass
-class Copying:
-    """Two topics of two partitions, and a pipeline from one to the other."""
-
-    broker: KafkaBroker
-    source: str
-    target: str
-    letters: str
-    replication: Replication
-
-    def put(self, values: list[Any], partition: int = 0, **more: Any) -> None:
-        put(self.broker, self.source, values, partition, **more)
-
-
 @pytest.fixture
 def copying(spark: SparkSession, kafka_broker: KafkaBroker, postgres_server: PostgresServer) -> Iterator[Copying]:
     """A pipeline that cuts batches of ten."""
-    source, target = kafka_broker.new_topic(2), kafka_broker.new_topic(2)
-    document = {
-        "name": f"copy-{target}",
-        "source": {"type": "kafka", "connection": CONNECTION, "topic": source},
-        "sink": {"type": "kafka", "connection": CONNECTION, "topic": target},
-        "dead_letter_queue": {"topic": f"letters-{target}"},
-        "delivery": "exactly_once",
-        "commit_strategy": {"commit_interval": 10},
-    }
-    with make_ledger(postgres_server.new_database()) as ledger:
-        others = {CONNECTION: connection_to(kafka_broker)}
-        replication = Replication(spark, ledger, postgres_server.new_database(), document, others)
-        yield Copying(kafka_broker, source, target, f"letters-{target}", replication)
+    with make_copying(spark, kafka_broker, postgres_server) as copying:
+        yield copying
 
 
 def test_a_copy_keeps_all_of_a_message_and_delivers_it_once(copying: Copying) -> None:

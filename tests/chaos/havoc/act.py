@@ -1,0 +1,226 @@
+"""One act: a pipeline of its own is run to its end while things happen to it; then its records are accounted for."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.replication.letters import index, look
+from tests.chaos.havoc.accounts import Balance, Found, balance
+from tests.chaos.havoc.driver import Driver, Part
+from tests.chaos.havoc.errand import Errand
+from tests.chaos.havoc.ground import Ground
+from tests.chaos.havoc.pairs import Pair
+from tests.chaos.havoc.records import COUNT, PER_BATCH, SELECT, WHERE, Record, draw, id_in
+from tests.chaos.havoc.runner import Runner
+from tests.chaos.havoc.sinks import SINKS, Sink
+from tests.chaos.havoc.sources import SOURCES, Source
+from tests.chaos.havoc.strikes import Hit, Kind, Striker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CADENCE = {"checkpoint_after_ms": 200, "min_checkpoint_count": 1, "max_checkpoint_count": 12}
+"""Settled often while a wave runs; and a table sink, which commits once a wave, gets several of them."""
+
+_PATIENCE = 180.0
+_DEATH = 10.0
+_LONGEST_GAP = 0.2
+_GLANCE = 0.05
+_ANYWHERE = 0.3
+"""Share of strikes that come soon after the one before, when runs begin anew, fence and reconcile."""
+
+_STUCK = 15.0
+"""Seconds without progress after which a strike comes all the same."""
+
+_LATEST_KILL = 3.0
+
+
+@dataclass(slots=True)
+class Report:
+    """What an act brought to light."""
+
+    name: str
+    pair: str
+    copied: bool
+    hits: list[Hit] = field(default_factory=list)
+    runs: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    balance: Balance = field(default_factory=Balance)
+    seconds: float = 0.0
+
+    @property
+    def faults(self) -> list[str]:
+        """All that is wrong, in words."""
+        return self.balance.faults
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict."""
+        return {**asdict(self), "hits": [hit.to_json() for hit in self.hits]}
+
+
+class Act:
+    """A pipeline from a new source to a new target.
+
+    :param number: with pair and seed it draws everything that is random here
+    :param folder: where the evidence of a fault goes
+    """
+
+    def __init__(self, ground: Ground, spark: SparkSession, pair: Pair, number: int, seed: int, folder: Path) -> None:
+        self._ground = ground
+        self._spark = spark
+        self._pair = pair
+        self._rng = random.Random(f"{seed}/{pair}/{number}")
+        self._folder = folder
+        self._copied = pair.copies and self._rng.random() < 0.5
+        self._report = Report(f"{pair}-{number}", str(pair), self._copied)
+        self._began = time.monotonic()
+        self._errand: Errand | None = None
+
+    def play(self, most: int, driver: Driver | None = None) -> Report:
+        """Play it to its end.
+
+        :param most: strike no more often than this
+        :param driver: begin by killing this one at its work
+        """
+        self._began = time.monotonic()
+        try:
+            self._play(most, driver)
+        except Exception:  # noqa: BLE001  # an act that breaks off is a fault, and the campaign goes on
+            self._report.faults.append(f"the act broke off: {traceback.format_exc()}")
+            self._keep()
+        self._report.seconds = round(time.monotonic() - self._began, 2)
+        return self._report
+
+    def _play(self, most: int, driver: Driver | None) -> None:
+        name, report = self._report.name, self._report
+        source: Source = SOURCES[self._pair.source](self._ground, name, copied=self._copied)
+        sink: Sink = SINKS[self._pair.sink](self._ground, name, copied=self._copied)
+        records = draw(self._rng, COUNT, source.parts, filtered=not self._copied)
+        source.fill(records)
+        errand = Errand(self._document(source, sink), self._ground.ledger, self._ground.connections)
+        self._errand = errand
+        if driver is not None:
+            self._kill(driver, errand)
+        runner = Runner(errand, self._spark, len(records))
+        runner.start()
+        try:
+            servers = frozenset(server for server in (source.server, sink.server) if server)
+            striker = Striker(self._ground, self._spark, servers, self._rng)
+            self._strike(runner, sink, striker, most)
+        finally:
+            done = runner.finish(_PATIENCE)
+        report.runs, report.errors = runner.runs, dict(runner.errors)
+        report.said = [*report.said[-5:], *runner.said[-20:]]
+        report.balance = balance(records, self._found(errand, sink))
+        report.faults.extend(f"no error of the product's own: {text}" for text in runner.strangers)
+        if not done:
+            report.faults.append(f"not done {_PATIENCE:.0f} s after the last strike")
+        if report.faults:
+            self._keep(records)
+        else:
+            source.remove()
+            sink.remove()
+
+    def _document(self, source: Source, sink: Sink) -> dict[str, Any]:
+        parts = source.declare() | sink.declare()
+        transform = {} if self._copied else {"where": WHERE, "select": SELECT}
+        return {
+            "name": self._report.name,
+            **parts,
+            "transform": parts["transform"] | transform,
+            "delivery": "exactly_once",
+            "commit_strategy": {"commit_interval": PER_BATCH, **_CADENCE},
+            # Whoever is killed by us has done nothing wrong: no batch is to be suspected for good.
+            "retry": {"initial_delay_ms": 20, "max_delay_ms": 500, "rounds": 1000},
+            "consumer": {"lanes": 2},
+            "lease": {"ttl": "20s"},
+        }
+
+    def _strike(self, runner: Runner, sink: Sink, striker: Striker, most: int) -> None:
+        """Strike at moments spread over the run: most when so many batches were seen, some wherever it stands then."""
+        for target in sorted(self._rng.uniform(0, COUNT / PER_BATCH) for _ in range(most)):
+            if self._rng.random() >= _ANYWHERE:
+                self._await(runner, sink, target)
+            time.sleep(self._rng.uniform(0, _LONGEST_GAP))
+            while not runner.done:
+                kind, what = striker.strike() if runner.busy else (Kind.RESET, None)
+                if what is not None and not runner.done:
+                    self._hit(kind, what)
+                    break
+                time.sleep(_GLANCE)
+
+    def _await(self, runner: Runner, sink: Sink, target: float) -> None:
+        deadline = time.monotonic() + _STUCK
+        while not runner.done and time.monotonic() < deadline:
+            try:
+                if sink.progress() >= target:
+                    return
+            except Exception as error:  # noqa: BLE001  # whatever a driver says of a server that is not there yet
+                self._report.said.append(f"no progress to be seen: {error}")
+            time.sleep(_GLANCE)
+
+    def _kill(self, driver: Driver, errand: Errand) -> None:
+        """Let a driver begin the errand and kill it; one that is done before the moment comes is spared."""
+        driver.give(errand)
+        if driver.answer(self._rng.uniform(0.05, _LATEST_KILL)) is not None:
+            return
+        part = self._rng.choice(list(Part))
+        if driver.kill(part):
+            self._hit(Kind.DRIVER, part.value)
+        if part is Part.JVM:
+            driver.answer(_DEATH)  # without its Spark the lease holder ends by itself; alive, it would keep its lease
+
+    def _hit(self, kind: Kind, what: str) -> None:
+        self._report.hits.append(Hit(kind, what, time.monotonic() - self._began))
+
+    def _found(self, errand: Errand, sink: Sink) -> Found:
+        with Ledger.open(errand.ledger) as ledger:
+            setup = errand.setup(ledger, "judge")
+            with closing(setup.open_sink()) as opened:
+                receipts = list(opened.receipts({}))
+            letters = sink.letters()
+            if letters is None:
+                letters = [id_in(kept.letter.value) for _, kept in look(setup, index(setup).entries)]
+            audit = ledger.audit(errand.pipeline)
+            partitions = ledger.partitions(errand.pipeline).values()
+            return Found(
+                sink.rows(),
+                sink.ordered,
+                letters,
+                receipts,
+                sum(len(record.partition.blocking) for record in partitions),
+                [f"audit: {violation}" for violation in audit["violations"]],
+            )
+
+    def _keep(self, records: Sequence[Record] = ()) -> None:
+        """Write down what a person needs to find out more; topics, tables and files stay where they are."""
+        place = self._folder / self._report.name
+        place.mkdir(parents=True, exist_ok=True)
+        evidence = {
+            **self._report.to_json(),
+            "document": self._errand.document if self._errand else None,
+            "records": [[record.id, record.part, record.fate.name] for record in records],
+            "events": self._events(),
+        }
+        (place / "evidence.json").write_text(json.dumps(evidence, indent=1, default=str) + "\n")
+
+    def _events(self) -> list[Any]:
+        """The ledger's audit trail of the pipeline."""
+        if self._errand is None:
+            return []
+        try:
+            with Ledger.open(self._errand.ledger) as ledger:
+                return list(ledger.events(self._errand.pipeline))
+        except CkptError as error:
+            return [str(error)]

@@ -1,0 +1,144 @@
+"""A process with a warm Spark in it that runs errands, and is there to be killed: the lease holder, its JVM, or both.
+
+Started ahead, it waits for its first errand on standard input, one JSON line each, and says on standard output when
+Spark is up and what became of an errand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any
+
+from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.spark.lifeline import die_with_parent
+from tests.chaos.havoc.errand import Errand
+from tests.services.processes import TOKEN, Process, Role, gone, kill, marked, new_token
+
+PRELOADED = "tests.chaos.havoc.daemon"
+"""For ``spark.python.daemon.module``; the working directory has to be the repository's root."""
+
+_ROOT = Path(__file__).parents[3]
+_BOOT = 120.0
+_GONE = 20.0
+
+
+class Part(StrEnum):
+    """What of a driver gets SIGKILL."""
+
+    LEASE_HOLDER = "lease holder"
+    JVM = "jvm"
+    ALL = "all"
+
+
+class Driver:
+    """One such process; start it from the main thread, since it dies with the thread that started it.
+
+    :param log: where it writes what Spark says
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._token = new_token()
+        self._said: queue.Queue[dict[str, Any]] = queue.Queue()
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.havoc.driver"],
+                cwd=_ROOT,
+                env={**os.environ, TOKEN: self._token},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
+        self._ready = False
+        self.busy = False
+
+    @property
+    def up(self) -> bool:
+        """Whether Spark is up in it, without waiting."""
+        return self.wait(0.0)
+
+    def wait(self, seconds: float = _BOOT) -> bool:
+        """Wait until Spark is up; whether it is."""
+        if not self._ready:
+            self._ready = self._answer(seconds) is not None
+        return self._ready
+
+    def give(self, errand: Errand) -> None:
+        """Have it begin an errand."""
+        assert self._process.stdin is not None
+        self.busy = True
+        self._process.stdin.write(json.dumps(errand.to_json()).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def answer(self, seconds: float) -> dict[str, Any] | None:
+        """What became of the errand; None if it is not over by then, or the process is dead."""
+        found = self._answer(seconds)
+        self.busy = self.busy and found is None
+        return found
+
+    def kill(self, part: Part) -> list[Process]:
+        """Send SIGKILL; what got it."""
+        family = marked(self._token)
+        holder = [process for process in family if process.pid == self._process.pid]
+        java = [process for process in family if process.role is Role.DRIVER]
+        wanted = {Part.LEASE_HOLDER: holder, Part.JVM: java, Part.ALL: [*holder, *java]}[part]
+        if part is Part.ALL:
+            wanted += [process for process in family if process not in wanted]
+        reached = set(kill(wanted))
+        return [process for process in wanted if process.pid in reached]
+
+    def close(self) -> list[Process]:
+        """End it; what of it outlived its parents by long."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.kill()
+        self._process.wait()
+        left = gone(self._token, _GONE)
+        kill(left)
+        return left
+
+    def _answer(self, seconds: float) -> dict[str, Any] | None:
+        try:
+            return self._said.get(timeout=seconds) if seconds else self._said.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _listen(self, said: IO[bytes]) -> None:
+        for line in said:
+            if line.startswith(b"{"):
+                self._said.put(json.loads(line))
+
+
+def _say(document: dict[str, Any]) -> None:
+    print(json.dumps(document), flush=True)
+
+
+def main() -> None:
+    """Run errands until standard input ends."""
+    from airflow_provider_ckpt.replication.owner import of_this_process
+    from tests.services.spark import local_session
+
+    spark = local_session({"spark.driver.memory": "512m", "spark.python.daemon.module": PRELOADED})
+    _say({"ready": time.time()})
+    for line in sys.stdin:
+        try:
+            summary = Errand.from_json(json.loads(line)).run(spark, of_this_process())
+        except CkptError as error:
+            _say({"error": str(error)})
+        else:
+            _say({"summary": summary.to_json()})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The ground that runs stand on: a PostgreSQL server and a Kafka broker, and proxies between them and the runs."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.ledger import migrate
+from tests.services.kafka import KafkaBroker
+from tests.services.postgres import PostgresServer, sqlalchemy_url, through
+from tests.services.proxy import Proxy
+from tests.services.replication import connection_to
+
+DATABASE, STREAM, LAKE = "database", "stream", "lake"
+"""The ids of the connections."""
+
+_IMPATIENT = {
+    "socket.timeout.ms": 3000,
+    "transaction.timeout.ms": 10_000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+}
+
+
+class Server(StrEnum):
+    """What can be struck beside Spark."""
+
+    POSTGRES = "postgres"
+    KAFKA = "kafka"
+
+
+class Ground:
+    """Servers, proxies and databases; runs and their ledger reach the servers by the proxies alone.
+
+    It dies with the thread that started it, so start it from the main thread.
+
+    :param folder: for source files and tables of files; made if it is not there
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._open as stack:
+            self.rows, self.books, self.stream = (stack.enter_context(Proxy()) for _ in range(3))
+            self.postgres = stack.enter_context(PostgresServer())
+            for proxy in (self.rows, self.books):
+                proxy.lead_to(self.postgres.port)
+            self.kafka = stack.enter_context(KafkaBroker(proxy=self.stream))
+            self.dsn = self.postgres.new_database()
+            ledger = self.postgres.new_database()
+            migrate.upgrade(sqlalchemy_url(ledger))
+            self.ledger = sqlalchemy_url(through(self.books, ledger))
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._open.close()
+
+    @property
+    def lake(self) -> dict[str, str]:
+        """The properties of an Iceberg catalog in the database."""
+        warehouse = f"file://{self.folder}/warehouse"
+        return {"type": "sql", "uri": through(self.rows, self.dsn), "warehouse": warehouse}
+
+    @property
+    def connections(self) -> dict[str, Connection]:
+        """As runs are told of them."""
+        extra = {"bootstrap.servers": self.kafka.bootstrap, **_IMPATIENT}
+        return {
+            DATABASE: connection_to(through(self.rows, self.dsn), DATABASE),
+            STREAM: Connection(STREAM, "kafka", extra=extra),
+            LAKE: Connection(LAKE, "generic", extra=self.lake),
+        }
+
+    def calm(self) -> None:
+        """Let everything through again."""
+        for proxy in (self.rows, self.books, self.stream):
+            proxy.calm()
+
+    def crash_postgres(self) -> None:
+        """End the server without any order, and start it again."""
+        self.postgres.stop(signal.SIGQUIT, keep=True)
+        self.postgres.start()
+
+    def crash_kafka(self) -> None:
+        """End the broker without any order, and start it again."""
+        self.kafka.kill()
+        self.kafka.start()

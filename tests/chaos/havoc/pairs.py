@@ -1,0 +1,38 @@
+"""The pairs of connectors that are struck: one entry each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.chaos.havoc.sinks import SINKS
+from tests.chaos.havoc.sources import SOURCES
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """From where to where.
+
+    :param copies: whether records may also go on unchanged, without a transform
+    """
+
+    source: str
+    sink: str
+    copies: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.source in SOURCES, self.source
+        assert self.sink in SINKS, self.sink
+
+    def __str__(self) -> str:
+        return f"{self.source}-{self.sink}"
+
+
+PAIRS: Sequence[Pair] = (
+    Pair("files", "delta"),
+    Pair("files", "iceberg"),
+    Pair("kafka", "kafka", copies=True),
+    Pair("kafka", "postgres"),
+    Pair("postgres", "postgres", copies=True),
+    Pair("postgres", "kafka"),
+)

@@ -1,0 +1,79 @@
+"""Runs an errand again and again until all its records have a receipt, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from tests.chaos.havoc.errand import Errand
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OWNER = "dag:chaos/act"
+"""Of all runs here, as of a DAG run's tasks: a run that could not give its lease back does not lock out the next."""
+
+_PAUSE = 0.1
+
+
+class Runner:
+    """One errand on a warm session.
+
+    :param records: how many the source holds
+
+    ``busy`` says whether a run is in flight, ``done`` whether all is settled; ``errors`` counts how runs failed, and
+    ``strangers`` holds what failed otherwise than by an error of the product's own.
+    """
+
+    def __init__(self, errand: Errand, spark: SparkSession, records: int) -> None:
+        self._errand = errand
+        self._spark = spark
+        self._records = records
+        self._stop = threading.Event()
+        self.busy = False
+        self.done = False
+        self.runs = 0
+        self.errors: Counter[str] = Counter()
+        self.said: list[str] = []
+        self.strangers: list[str] = []
+        self._thread = threading.Thread(target=self._work, name=f"run-{errand.pipeline}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def finish(self, seconds: float) -> bool:
+        """Wait for the end of it; whether all is settled."""
+        deadline = time.monotonic() + seconds
+        while not self.done and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+        self._stop.set()
+        self._thread.join(seconds)
+        return self.done
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            self.runs += 1
+            self.busy = True
+            try:
+                self._errand.run(self._spark, _OWNER)
+                self.done = self._settled() >= self._records
+            except CkptError as error:
+                self.errors[error.type.value] += 1
+                self.said.append(str(error))
+            except Exception:  # noqa: BLE001  # the thread's boundary: the judge must hear of it
+                self.strangers.append(traceback.format_exc())
+            finally:
+                self.busy = False
+            if self.done:
+                return
+            self._stop.wait(_PAUSE)
+
+    def _settled(self) -> int:
+        with Ledger.open(self._errand.ledger) as ledger:
+            return sum(receipt.counts.read for receipt in ledger.receipts(self._errand.pipeline))

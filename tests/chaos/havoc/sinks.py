@@ -1,0 +1,198 @@
+"""Where an act's records go, and what is found there afterwards without asking the product."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyarrow.parquet import ParquetFile
+
+from airflow_provider_ckpt.connectors.kafka.bookkeeping import receipts_topic
+from tests.chaos.havoc.ground import DATABASE, LAKE, STREAM, Ground, Server
+from tests.chaos.havoc.records import PER_BATCH, id_in
+from tests.chaos.havoc.sources import TOO_LARGE
+from tests.integration.connectors.kafka_sink_support import Stored, stored
+from tests.services.delta import read_delta
+from tests.services.postgres import sqlalchemy_url
+from tests.services.tables import execute, scalar
+
+Place = tuple[int, int]
+"""A record's source partition and id."""
+
+
+class Sink(Protocol):
+    """One target.
+
+    :param name: of the act, and of its pipeline
+    :param copied: whether records come unchanged, so that it must refuse the bad ones itself
+
+    ``ordered`` says whether the target shows in which order the records of a source partition came, ``server`` what
+    holds it.
+    """
+
+    ordered: bool
+    server: Server | None
+
+    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None: ...
+
+    def declare(self) -> dict[str, Any]:
+        """The parts of the declaration that are about it."""
+
+    def progress(self) -> int:
+        """About how many batches the target has seen so far, committed or not; grows while lanes are at work."""
+
+    def rows(self) -> list[Place]:
+        """What is in the target, in its order."""
+
+    def letters(self) -> list[int] | None:
+        """The ids of all dead letters; None where only receipts tell which of them count."""
+
+    def remove(self) -> None:
+        """Remove what was made."""
+
+
+class Topic:
+    """A topic that a consumer of committed messages reads."""
+
+    ordered = True
+    server: Server | None = Server.KAFKA
+
+    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None:
+        self._broker = ground.kafka
+        self._copied = copied
+        config = {"max.message.bytes": str(TOO_LARGE)} if copied else {}
+        self._topic = self._broker.new_topic(3, config, name=f"{name}-out")
+        self._letters, self._receipts = f"{name}-letters", receipts_topic(name)
+        self._admin = self._broker.admin()
+
+    def declare(self) -> dict[str, Any]:
+        key = {} if self._copied else {"key": ["part"]}
+        return {
+            "sink": {"type": "kafka", "connection": STREAM, "topic": self._topic, **key},
+            "dead_letter_queue": {"topic": self._letters},
+        }
+
+    def progress(self) -> int:
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        wanted = {TopicPartition(self._topic, number): OffsetSpec.latest() for number in range(3)}
+        asked = self._admin.list_offsets(wanted, request_timeout=2)
+        return sum(int(said.result().offset or 0) for said in asked.values()) // PER_BATCH
+
+    def rows(self) -> list[Place]:
+        return [(int(record.key or b"-1"), id_in(record.value)) for record in self._stored(self._topic)]
+
+    def letters(self) -> list[int]:
+        return [id_in(record.value) for record in self._stored(self._letters)]
+
+    def remove(self) -> None:
+        for deleted in self._admin.delete_topics([self._topic, self._letters, self._receipts]).values():
+            deleted.result(30)
+
+    def _stored(self, topic: str) -> Sequence[Stored]:
+        return stored(self._broker, topic)
+
+
+class Table:
+    """A table without a key, so that a duplicate would show; each statement on it takes 30 ms longer than it would."""
+
+    ordered = False
+    server: Server | None = Server.POSTGRES
+
+    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None:
+        self._dsn = ground.dsn
+        self._pipeline = name
+        self._table = f'"{name}-out"'
+        execute(
+            self._dsn,
+            f"CREATE TABLE {self._table} (id bigint NOT NULL, part int NOT NULL, kind int NOT NULL CHECK (kind <> 0))",
+            "CREATE OR REPLACE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_sleep(0.03); RETURN NULL; END $$",
+            f"CREATE TRIGGER slow BEFORE INSERT ON {self._table} FOR EACH STATEMENT EXECUTE FUNCTION slow()",
+        )
+
+    def declare(self) -> dict[str, Any]:
+        return {"sink": {"type": "postgres", "connection": DATABASE, "table": self._table}}
+
+    def progress(self) -> int:
+        query = "SELECT count(*) FROM ckpt_sink_receipt WHERE pipeline = %s"
+        return int(scalar(self._dsn, query, [self._pipeline]))
+
+    def rows(self) -> list[Place]:
+        return [(part, number) for part, number in execute(self._dsn, f"SELECT part, id FROM {self._table}")]
+
+    def letters(self) -> list[int]:
+        query = "SELECT value FROM ckpt_sink_dead_letter WHERE pipeline = %s"
+        return [id_in(bytes(value)) for (value,) in execute(self._dsn, query, parameters=[self._pipeline])]
+
+    def remove(self) -> None:
+        execute(self._dsn, f"DROP TABLE {self._table}")
+
+
+class Delta:
+    """A Delta table. Its dead letters are files beside it, which count only if a receipt names their attempt."""
+
+    ordered = False
+    server: Server | None = None
+
+    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None:
+        self._place: Path = ground.folder / f"{name}-out"
+
+    def declare(self) -> dict[str, Any]:
+        return {"sink": {"type": "delta", "path": str(self._place)}}
+
+    def progress(self) -> int:
+        return sum(1 for _ in self._place.glob("*.parquet"))
+
+    def rows(self) -> list[Place]:
+        return [(row["part"], row["id"]) for row in read_delta(self._place, ["part", "id"]).to_pylist()]
+
+    def letters(self) -> None:
+        return None
+
+    def remove(self) -> None:
+        shutil.rmtree(self._place)
+
+
+class Iceberg:
+    """An Iceberg table, whose catalog is in the database; dead letters as with Delta."""
+
+    ordered = False
+    server: Server | None = Server.POSTGRES
+
+    def __init__(self, ground: Ground, name: str, *, copied: bool) -> None:
+        self._properties = {**ground.lake, "uri": sqlalchemy_url(ground.lake["uri"])}
+        self._name = name.replace("-", "_")
+        self._place = ground.folder / "warehouse" / "chaos" / self._name
+
+    def declare(self) -> dict[str, Any]:
+        return {"sink": {"type": "iceberg", "connection": LAKE, "table": f"chaos.{self._name}"}}
+
+    def progress(self) -> int:
+        return sum(1 for _ in self._place.rglob("*.parquet"))
+
+    def rows(self) -> list[Place]:
+        from pyiceberg.catalog import load_catalog
+
+        with closing(load_catalog("default", **self._properties)) as catalog:
+            table = catalog.load_table(f"chaos.{self._name}")
+            paths = [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+        files = [ParquetFile(path).read(["part", "id"], use_threads=False).to_pylist() for path in paths]
+        return [(row["part"], row["id"]) for rows in files for row in rows]
+
+    def letters(self) -> None:
+        return None
+
+    def remove(self) -> None:
+        from pyiceberg.catalog import load_catalog
+
+        with closing(load_catalog("default", **self._properties)) as catalog:
+            catalog.drop_table(f"chaos.{self._name}")
+        shutil.rmtree(self._place, ignore_errors=True)
+
+
+SINKS: Mapping[str, type[Sink]] = {"delta": Delta, "iceberg": Iceberg, "kafka": Topic, "postgres": Table}

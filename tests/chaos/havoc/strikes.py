@@ -1,0 +1,134 @@
+"""What can happen to a run in flight: processes killed, connections reset, servers paused and killed."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from tests.chaos.havoc.ground import Ground, Server
+from tests.services.processes import Role, below, kill
+from tests.services.proxy import Proxy
+from tests.services.tables import execute
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ALL = 0.6
+"""Share of worker kills that hit all of them."""
+
+_LONGEST_PAUSE = 1.2
+
+_END_ONE = """
+    SELECT application_name, pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE application_name LIKE 'ckpt%' ORDER BY random() LIMIT 1
+"""
+
+
+class Kind(StrEnum):
+    """What a crash point is."""
+
+    DRIVER = "driver killed"
+    WORKER = "worker killed"
+    DAEMON = "worker daemon killed"
+    RESET = "connections reset"
+    SESSION = "session ended by the server"
+    PAUSE = "server paused"
+    SERVER = "server killed"
+
+
+AT_WORK = {Kind.WORKER: 60, Kind.DAEMON: 8}
+ALWAYS = {Kind.RESET: 30, Kind.SESSION: 10, Kind.PAUSE: 12, Kind.SERVER: 3}
+"""How often each is drawn in a warm session, while Spark is at work and at any time; drivers are killed by plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One crash point that hit something.
+
+    :param at: seconds since the act began
+    """
+
+    kind: Kind
+    what: str
+    at: float
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict."""
+        return {"kind": self.kind.value, "what": self.what, "at": round(self.at, 3)}
+
+
+class Striker:
+    """Strikes at what one act's runs use.
+
+    :param spark: of the runs
+    :param servers: that records come from or go to; the ledger's comes with every act
+    :param rng: draws all that is random, so that a seed tells what was struck
+    """
+
+    def __init__(self, ground: Ground, spark: SparkSession, servers: frozenset[Server], rng: random.Random) -> None:
+        self._ground = ground
+        self._tracker = spark.sparkContext.statusTracker()
+        gateway: Any = spark.sparkContext._gateway
+        self._jvm: int = gateway.proc.pid
+        self._rng = rng
+        self._servers = servers
+        self._steps: dict[Kind, Callable[[], str | None]] = {
+            Kind.WORKER: lambda: self._kill(Role.WORKER),
+            Kind.DAEMON: lambda: self._kill(Role.DAEMON),
+            Kind.RESET: self._reset,
+            Kind.SESSION: self._end_session,
+            Kind.PAUSE: self._pause,
+            Kind.SERVER: self._crash,
+        }
+
+    def strike(self) -> tuple[Kind, str | None]:
+        """Strike once; what was hit, None if there was nothing to hit."""
+        weights = ALWAYS | AT_WORK if self._tracker.getActiveJobsIds() else ALWAYS
+        kind = self._rng.choices(list(weights), list(weights.values()))[0]
+        return kind, self._steps[kind]()
+
+    def _kill(self, role: Role) -> str | None:
+        """SIGKILL to some of Spark's processes."""
+        found = [process for process in below(self._jvm) if process.role is role]
+        wanted = found if self._rng.random() < _ALL else found[:1]  # some of them only wait for work
+        reached = kill(wanted)
+        return f"{len(reached)} of {len(found)}" if reached else None
+
+    def _reset(self) -> str | None:
+        name, proxy = self._rng.choice(self._proxies())
+        number = proxy.reset()
+        return f"{number} to the {name}" if number else None
+
+    def _end_session(self) -> str | None:
+        found = execute(self._ground.postgres.dsn, _END_ONE)
+        return str(found[0][0]) if found else None
+
+    def _pause(self) -> str | None:
+        seconds = self._rng.uniform(0.05, _LONGEST_PAUSE)
+        name, proxy = self._rng.choice(self._proxies())
+        if proxy is self._ground.stream:
+            self._ground.kafka.pause()
+            time.sleep(seconds)
+            self._ground.kafka.resume()
+            return f"broker, {seconds:.2f} s"
+        number = proxy.pause()
+        time.sleep(seconds)
+        proxy.resume()
+        return f"{name}, {seconds:.2f} s" if number else None
+
+    def _crash(self) -> str:
+        if Server.KAFKA in self._servers and self._rng.random() < 0.5:
+            self._ground.crash_kafka()
+            return "broker"
+        self._ground.crash_postgres()
+        return "PostgreSQL"
+
+    def _proxies(self) -> Sequence[tuple[str, Proxy]]:
+        ground = self._ground
+        wanted = {"ledger": True, "database": Server.POSTGRES in self._servers, "broker": Server.KAFKA in self._servers}
+        proxies = {"ledger": ground.books, "database": ground.rows, "broker": ground.stream}
+        return [(name, proxies[name]) for name, used in wanted.items() if used]

@@ -1,0 +1,58 @@
+"""StreamForge's commit failures once more, of the other commit that there is here: that of the sink's own transaction.
+
+A broker behind a proxy commits, and its answer is lost, once or for good: what became of the batch is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.errors import CkptError
+from tests.chaos.havoc.ground import Ground
+from tests.integration.replication.copying import Copying, make_copying
+from tests.services.proxy import Break
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BATCH = [b"%d" % number for number in range(100, 110)]
+
+END_TRANSACTION = rb"^....\x00\x1a"
+"""How the request begins by which a producer ends its transaction: its length, and its kind, 26."""
+
+
+@pytest.fixture
+def copying(spark: SparkSession, ground: Ground) -> Iterator[Copying]:
+    """A copy of a topic by way of the proxy; who gets no answer gives up soon."""
+    with make_copying(spark, ground.kafka, ground.postgres) as made:
+        made.put(BATCH, key=b"k")
+        yield made.patient(**{"transaction.timeout.ms": 3000, "socket.timeout.ms": 1000, "retries": 2})
+        ground.calm()
+
+
+def test_scenario_3_commit_failure_transient(copying: Copying, ground: Ground) -> None:
+    unanswered = ground.stream.trap(END_TRANSACTION, how=Break.AFTER)
+
+    summary = copying.replication.run()
+
+    assert unanswered.is_set()
+    assert summary.records == Counts(10, 10, 0, 0)
+    assert copying.delivered() == BATCH
+
+
+def test_scenario_4_commit_failure_exhausted(copying: Copying, ground: Ground) -> None:
+    unanswered = ground.stream.trap(END_TRANSACTION, how=Break.AFTER, refuse=True)
+
+    with pytest.raises(CkptError) as halted:
+        copying.replication.run()
+    ground.stream.accept()
+    again = copying.replication.run()
+
+    assert unanswered.is_set()
+    assert halted.value.whole
+    assert (again.records, again.spark_started) == (Counts(10, 10, 0, 0), False)
+    assert (copying.delivered(), copying.delivered("read_uncommitted")) == (BATCH, BATCH)

@@ -1,0 +1,40 @@
+"""A run that fails gives its lease back; where it cannot, the error that counts is the one that it failed with."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from airflow_provider_ckpt.core.errors import LedgerUnavailableError, OffsetCommitError
+from airflow_provider_ckpt.replication.run import Run
+
+
+class Bare(Run):
+    """A run with nothing but a lease and a ledger."""
+
+    def __init__(self, ledger: Any) -> None:
+        self.ledger = ledger
+        self.lease = cast("Any", "the lease")
+        self.pipeline = cast("Any", SimpleNamespace(name="orders"))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_run_that_fails_releases_its_lease() -> None:
+    released: list[str] = []
+
+    with pytest.raises(OffsetCommitError), Bare(SimpleNamespace(release=released.append)):
+        raise OffsetCommitError("not stored")
+
+    assert released == ["the lease"]
+
+
+def test_a_ledger_that_is_gone_does_not_hide_why_the_run_failed() -> None:
+    def gone(_: str) -> None:
+        raise LedgerUnavailableError("no answer")
+
+    with pytest.raises(OffsetCommitError, match="not stored"), Bare(SimpleNamespace(release=gone)):
+        raise OffsetCommitError("not stored")

@@ -1,0 +1,24 @@
+"""What is told of an error that came out of Spark: the one line that says what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_ckpt.spark.sql import first_line
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[DIVIDE_BY_ZERO] Division by zero.\n  at somewhere", "[DIVIDE_BY_ZERO] Division by zero."),
+        (
+            "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: Job aborted\n\tat x",
+            "org.apache.spark.SparkException: Job aborted",
+        ),
+        ("", "ValueError"),
+        ("\n\n", "ValueError"),
+    ],
+    ids=["of an expression", "without a Python class", "nothing", "empty lines"],
+)
+def test_the_line_that_says_what_is_wrong(text: str, said: str) -> None:
+    assert first_line(ValueError(text)) == said
