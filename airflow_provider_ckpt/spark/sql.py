@@ -19,6 +19,17 @@ def guard(*expressions: str) -> str:
     return f"try_to_binary(cast(size(array({values})) AS string), 'utf-8') IS NULL"
 
 
+def aside(condition: str, *, unless: str) -> str:
+    """SQL that is true where a condition holds that is seldom looked at, and false where it is null.
+
+    In a lambda it is no part of the method that Spark generates for the step: Java does not compile one of more than
+    8,000 bytes, and interpreting it costs every record.
+
+    :param unless: a condition that is never null; where it holds, nothing is looked at
+    """
+    return f"exists(CASE WHEN {unless} THEN array() ELSE array(0) END, unused -> coalesce({condition}, false))"
+
+
 def is_name(expression: str) -> bool:
     """Whether an expression is the name of a column and nothing else, so that it cannot raise."""
     return _NAME.fullmatch(expression) is not None and expression.strip().lower() not in _VALUES

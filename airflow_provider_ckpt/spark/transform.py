@@ -20,7 +20,7 @@ from airflow_provider_ckpt.core.errors import (
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import strictness
 from airflow_provider_ckpt.spark.plain import pattern
-from airflow_provider_ckpt.spark.sql import first_line, guard, is_name, literal, quote
+from airflow_provider_ckpt.spark.sql import aside, first_line, guard, is_name, literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -200,15 +200,15 @@ def _decode(
     altered = strictness.altered(fields, decoded, text, delimiter=_delimiter(pipeline))
     frame = _project(frame, [*_quoted(frame.columns), f"{parsed} AS {_DECODED}"], pipeline)
     plain = f"coalesce({c.PLAIN}, false)" if c.PLAIN in frame.columns else "false"
-    # Used twice, so that Spark keeps it a step of its own: Java interprets a method of more than 8,000 bytes.
-    frame = _project(frame, [*_quoted(frame.columns), f"NOT {plain} AND {altered} AS {_ALTERED}"], pipeline)
+    frame = _project(frame, [*_quoted(frame.columns), f"{aside(altered, unless=plain)} AS {_ALTERED}"], pipeline)
+    lax = aside(f"NOT coalesce({strict}, false)", unless=plain)
     valid = f"is_valid_utf8({text}) AND {_DECODED} IS NOT NULL AND {_DECODED}.{_CORRUPT} IS NULL"
     taken = {"value", *(name.lower() for name in names)}
     flat = _project(
         frame,
         [
             *_quoted([name for name in frame.columns if name != _DECODED]),
-            f"coalesce({valid} AND ({plain} OR {strict}) AND NOT {_ALTERED}, false) AS {_VALID}",
+            f"coalesce({valid} AND NOT {_ALTERED} AND NOT {lax}, false) AS {_VALID}",
             *(f"{value} AS {quote(name)}" for name, value in decoded.items()),
             *(f"{c.ORIGINAL}.{quote(name)} AS {quote(name)}" for name, _ in shape.columns if name not in taken),
         ],
@@ -232,7 +232,8 @@ def _decode(
     if transform.decode == "json" and pipeline.error_handling.missing_field_behavior != "null":
         absent = " OR ".join(f"{quote(name)} IS NULL" for name in names)
         wanted = "array(" + ", ".join(literal(name) for name in names) + ")"
-        missing = f"({absent}) AND NOT {plain} AND size(array_except({wanted}, json_object_keys({text}))) > 0"
+        lacking = f"size(array_except({wanted}, json_object_keys({text}))) > 0"
+        missing = aside(lacking, unless=f"{plain} OR NOT ({absent})")
         skip = pipeline.error_handling.missing_field_behavior == "skip"
         verdict = c.FILTERED if skip else str(ErrorType.JSON_PATH_NOT_FOUND)
         checks.append((missing, verdict, "a field of the schema is missing"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -13,6 +14,7 @@ from airflow_provider_ckpt.connectors.kafka.common import COLUMNS
 from airflow_provider_ckpt.connectors.protocols import Shape
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import transform
+from airflow_provider_ckpt.spark.plain import plain
 
 CONTROL = f"{c.LANE} int, {c.BATCH} int, __pos bigint, {c.READ} bigint, {c.FAILURE} string"
 DELIVERED = None
@@ -39,6 +41,7 @@ class Transform:
     :param error_handling: of the pipeline
     :param table: DDL of a row source's columns; without it the source gives raw records
     :param messages: whether raw records are Kafka's messages, with key, headers and timestamp
+    :param told: whether the reader has told which raw records are plain
     """
 
     def __init__(
@@ -49,9 +52,11 @@ class Transform:
         error_handling: Mapping[str, Any] | None = None,
         table: str | None = None,
         messages: bool = False,
+        told: bool = False,
     ) -> None:
         self._spark = spark
         self._raw = table is None
+        self._told = told
         self._ddl = table or "value binary"
         source: dict[str, str] = {"type": "files", "path": "/in"}
         if table:
@@ -72,9 +77,17 @@ class Transform:
     def plan(self, records: Sequence[Sequence[Any]]) -> DataFrame:
         """The transform over these rows, and a batch's marker behind them; nothing is evaluated yet."""
         width = len(transform.parse_schema(self._ddl, "judged").fields)
-        rows = [(0, 0, position, None, None, *record) for position, record in enumerate(records)]
-        marker = (0, 0, None, len(rows), None, *[None] * width)
-        frame = self._spark.createDataFrame([*rows, marker], f"{CONTROL}, {self._ddl}")
+        told: list[tuple[Any, ...]] = [()] * len(records)
+        ddl = CONTROL
+        if self._told:
+            pattern = transform.plain_pattern(self._pipeline)
+            assert pattern is not None
+            values = pa.array([bytes(record[0]) for record in records], pa.binary())
+            told = [(found,) for found in plain(values, pattern).to_pylist()]
+            ddl = f"{CONTROL}, {c.PLAIN} boolean"
+        rows = [(0, 0, at, None, None, *told[at], *record) for at, record in enumerate(records)]
+        marker = (0, 0, None, len(rows), None, *[None] * (width + self._told))
+        frame = self._spark.createDataFrame([*rows, marker], f"{ddl}, {self._ddl}")
         fields = transform.parse_schema(self._ddl, "judged").fields
         shape = Shape(self._raw, [(field.name, field.dataType.simpleString()) for field in fields])
         return transform.apply(frame, self._pipeline, shape)

@@ -142,3 +142,13 @@ def test_a_value_that_the_parser_would_alter_is_rejected(
 ) -> None:
     decoding = Transform(spark, {"decode": "json", "schema": schema})
     assert decoding.verdicts(b'{"v":' + bad + b"}", b'{"v":' + good + b"}") == ["MessageDeserialization", DELIVERED]
+
+
+def test_records_that_look_plain_fare_as_if_they_did_not(spark: SparkSession, strict: Transform) -> None:
+    """Over the whole corpus: what is told at a glance is what all the checks say."""
+    told = Transform(spark, {"decode": "json", "schema": corpus.SCHEMA}, told=True)
+    records = [*corpus.BAD.values(), *(record for record, _ in corpus.FINE.values()), corpus.GOOD]
+
+    assert [(item.verdict, item.row) for item in told.raw(*records)] == [
+        (item.verdict, item.row) for item in strict.raw(*records)
+    ]
