@@ -1,4 +1,4 @@
-"""Chaos in small: some crash points on every pair of connectors, and a few more from Kafka to Kafka."""
+"""Chaos in small: a few crash points on every pair of connectors."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from tests.chaos.havoc.pairs import PAIRS, Pair
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+POINTS = 3
 
-@pytest.mark.parametrize(
-    ("pairs", "points"),
-    [([Pair("kafka", "kafka", copies=True)], 5), (PAIRS, 25)],
-    ids=["kafka to kafka, exactly once", "every pair"],
-)
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_no_crash_point_loses_or_doubles_anything(
-    spark: SparkSession, ground: Ground, tmp_path: Path, pairs: list[Pair], points: int
+    spark: SparkSession, ground: Ground, tmp_path: Path, pair: Pair
 ) -> None:
-    plan = Plan(points, minutes=20, seed=7, pairs=pairs)
+    plan = Plan(POINTS, minutes=20, seed=7, pairs=[pair])
 
     summary = Campaign(ground, spark, tmp_path, plan).run()
 
     assert shortcomings(summary) == []
-    assert summary["crash_points"] >= points
+    assert summary["crash_points"] >= POINTS
