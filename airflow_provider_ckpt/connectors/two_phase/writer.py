@@ -110,10 +110,11 @@ class TableWriter(ABC, Generic[V]):
             )
         written: list[Path] = []
         try:
-            letters_file = self._write_letters(task, letters, version, written) if letters else None
             data = Written()
             if rows.num_columns > 1:
                 data = self._write(task, rows.drop_columns([POSITION]), version, written)
+            # Last, and never removed: a twin of this attempt may have a receipt that names the same letters.
+            letters_file = self._write_letters(task, letters, version) if letters else None
         except CkptError:
             discard(written)
             raise
@@ -129,11 +130,9 @@ class TableWriter(ABC, Generic[V]):
         )
         return staged.outcome(task, Counter(letter.error.type.value for letter in letters))
 
-    def _write_letters(self, task: BatchTask, letters: list[DeadLetter], version: V, written: list[Path]) -> str:
+    def _write_letters(self, task: BatchTask, letters: list[DeadLetter], version: V) -> str:
         retries = self._pipeline.dead_letter_queue.max_dlq_retries
-        path = version.layout.letters.write(task, self._context, letters, retries)
-        written.append(path)
-        return str(path)
+        return str(version.layout.letters.write(task, self._context, letters, retries))
 
 
 def nulls(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:

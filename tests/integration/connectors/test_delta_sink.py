@@ -17,7 +17,7 @@ from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Verdict
-from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, IoError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import Outcome
@@ -265,6 +265,26 @@ class TestDeadLetters:
         assert outcome.letters == {"Sink": 2}
         assert [(line["position"], line["sqlstate"]) for line in letter_lines(table)] == [(1, "23502"), (9, "23502")]
         assert ids(table) == [0, 2, 3, 4, 5, 6, 7, 8]
+
+    def test_a_twin_that_fails_leaves_the_letters_that_a_receipt_names(
+        self, table: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = Run(table).fence()
+        staged = run.writer.deliver(task(0), content(0, bad=1))
+
+        def fail(*_: object) -> None:
+            raise IoError("the disk is full", whole=True)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(DeltaWriter, "_write", fail)
+            twin = DeltaWriter(pipeline(table), None, SinkContext(LEDGER, "flights", 1)).deliver(
+                task(0), content(0, bad=1)
+            )
+        (outcome,) = run.committer.commit([staged])
+
+        assert twin.outcome is AttemptOutcome.FAILED
+        assert outcome.letters == {"MessageDeserialization": 1}
+        assert len(letter_lines(table)) == 1
 
     def test_letters_that_cannot_be_kept_fail_the_batch_and_leave_nothing(self, table: Path) -> None:
         run = Run(table).fence()

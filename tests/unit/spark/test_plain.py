@@ -132,6 +132,12 @@ def test_a_schema_with_other_types_or_names_has_no_plain_records(field: tuple[st
     assert pattern([t.StructField(*field)]) is None
 
 
+@pytest.mark.parametrize(("fields", "has"), [(19, True), (40, True), (100, False)])
+def test_a_schema_too_wide_for_one_expression_has_no_plain_records(fields: int, has: bool) -> None:
+    schema = [t.StructField(f"field_{number}", t.StringType()) for number in range(fields)]
+    assert (pattern(schema) is not None) == has
+
+
 def test_only_hostile_records_that_are_not_utf8_can_look_plain() -> None:
     bad = list(corpus.BAD.values())
     assert [record for record, found in zip(bad, looked_at(bad), strict=True) if found and _utf8(record)] == []
