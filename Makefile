@@ -5,7 +5,7 @@ SHELL := bash
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka demo test test-unit test-integration test-system lint format crash chaos formal ledger-storm bench-pg bench-kafka bench-files bench-isolation bench-ledger docs lock clean
+.PHONY: help setup java postgres kafka jdbc browser demo test test-unit test-integration test-system test-airflow screenshots lint format crash chaos formal ledger-storm bench-pg bench-kafka bench-files bench-isolation bench-ledger docs lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -25,20 +25,33 @@ postgres:
 kafka: java
 	@tests/services/jars.sh kafka
 
+jdbc: java
+	@tests/services/jars.sh jdbc
+
+browser: setup
+	@tests/services/packages.sh chromium
+	@tests/services/browser.sh
+
 demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build/demo/summary.json
 	@$(PY) -m tests.system.demo
 
-test: lint postgres java kafka ## Lint, then every test: unit, integration, real Airflow, crashes
+test: lint postgres java kafka jdbc browser ## Lint, then every test: unit, integration, real Airflow, crashes
 	@$(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 20
 
 test-unit: setup ## Pure tests, in seconds
 	@$(PYTEST) tests/unit
 
-test-integration: setup postgres java kafka ## Tests against real PostgreSQL, Kafka, Spark and Delta
+test-integration: setup postgres java kafka jdbc ## Tests against real PostgreSQL, Kafka, Spark and Delta
 	@$(PYTEST) tests/integration
 
-test-system: setup postgres java ## Tests under a real Airflow, crashes included
+test-system: setup postgres java browser ## Tests under a real Airflow, crashes included
 	@$(PYTEST) tests/system
+
+test-airflow: setup postgres java browser ## What a person does in Airflow, deaths and restarts, recovery in a real browser
+	@$(PYTEST) tests/system/airflow --durations 0
+
+screenshots: setup postgres java browser ## Take the documentation's pictures of Airflow's pages anew, into docs/img
+	@SCREENSHOTS=$(CURDIR)/docs/img $(PYTEST) tests/system/airflow/test_recovery_page.py
 
 lint: setup ## ruff, mypy --strict, layers, spelling
 	@$(PY) -m ruff check .

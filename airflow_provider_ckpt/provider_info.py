@@ -81,11 +81,42 @@ def get_provider_info() -> dict[str, Any]:
                     f"{_PACKAGE}.operators.route",
                     f"{_PACKAGE}.operators.retry",
                     f"{_PACKAGE}.operators.leaves",
+                    f"{_PACKAGE}.operators.recover",
+                    f"{_PACKAGE}.operators.rewind",
+                    f"{_PACKAGE}.operators.replay_dead_letters",
+                    f"{_PACKAGE}.operators.batches",
+                    f"{_PACKAGE}.operators.phases",
+                    f"{_PACKAGE}.operators.preview",
+                    f"{_PACKAGE}.operators.approval",
+                    f"{_PACKAGE}.operators.carry_out",
                 ],
             }
         ],
         "hooks": [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.hooks.ckpt"]}],
-        "triggers": [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.triggers.next_round"]}],
+        "sensors": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": [
+                    f"{_PACKAGE}.sensors.lag",
+                    f"{_PACKAGE}.sensors.checkpoint",
+                    f"{_PACKAGE}.sensors.attention",
+                ],
+            }
+        ],
+        "triggers": [
+            {
+                "integration-name": _INTEGRATION,
+                "python-modules": [
+                    f"{_PACKAGE}.triggers.next_round",
+                    f"{_PACKAGE}.triggers.condition",
+                    f"{_PACKAGE}.triggers.work",
+                ],
+            }
+        ],
+        "task-decorators": [{"name": "ckpt_batch", "class-name": f"{_PACKAGE}.decorators.batch.ckpt_batch_task"}],
+        "asset-uris": [{"schemes": ["ckpt"], "handler": f"{_PACKAGE}.assets.pipeline.sanitize_uri"}],
+        "extra-links": [f"{_PACKAGE}.links.pipeline.PipelineLink"],
+        "notifications": [f"{_PACKAGE}.notifications.ckpt.CkptNotifier"],
         "connection-types": [_CONNECTION],
         "cli": [f"{_PACKAGE}.cli.definition.get_ckpt_commands"],
         "db-managers": [f"{_PACKAGE}.db_manager.CkptDBManager"],

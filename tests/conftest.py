@@ -7,10 +7,16 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.placement import pytest_collection_modifyitems as pytest_collection_modifyitems
+from tests.placement import pytest_xdist_make_scheduler as pytest_xdist_make_scheduler
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("ckpt", deadline=None)
+settings.load_profile("ckpt")
 
 # Airflow reads this once, when it is imported; no test may read or write the user's own.
 _airflow_home = tempfile.TemporaryDirectory(prefix="ckpt-airflow-")

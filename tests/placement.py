@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 KINDS = ("unit", "integration", "system", "formal")
 _ROOT = Path(__file__).parent
+_ONE_AIRFLOW = "tests/system/airflow"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,6 +26,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid}: is marked {', '.join(sorted(claimed))} but stands in tests/{kind}")
         item.add_marker(kind)
     items.sort(key=lambda item: _kind(item) != "system")  # several workers then end at about the same time
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where several processes run tests, those of one file stay together, and so do all that share one Airflow."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):  # type: ignore[misc]  # it has no types
+        def _split_scope(self, nodeid: str) -> str:
+            return together(nodeid)
+
+    return Together(config, log)
+
+
+def together(nodeid: str) -> str:
+    """What the tests of one process have in common: their file, or the Airflow that they share.
+
+    :param nodeid: of a test; its file is relative to the repository
+    """
+    file = nodeid.partition("::")[0]
+    return _ONE_AIRFLOW if file.startswith(f"{_ONE_AIRFLOW}/") else file
 
 
 def _kind(item: pytest.Item) -> str:

@@ -251,5 +251,33 @@ def _keeping() -> Iterable[CLICommand]:
                 *(given.YES, given.DRY_RUN),
                 more="For going back to an older version of the package.",
             ),
+            GroupCommand(
+                "roles", "Print SQL for PostgreSQL roles with few rights; connects to nothing", tuple(_roles())
+            ),
         ),
+    )
+
+
+def _roles() -> Iterable[CLICommand]:
+    reader = arg("--reader", default="ckpt_reader", metavar="ROLE", help="may only look (default: ckpt_reader)")
+    yield _command(
+        "ledger",
+        "roles.ledger",
+        "SQL for a ledger: a schema of its own, and roles that migrate, run and look on",
+        arg("--schema", default="ckpt", help="the ledger's own schema (default: ckpt)"),
+        arg("--owner", default="ckpt_owner", metavar="ROLE", help="migrates (default: ckpt_owner)"),
+        arg("--runtime", default="ckpt_runtime", metavar="ROLE", help="runs pipelines (default: ckpt_runtime)"),
+        reader,
+        more="To be run before the first migration, and again after every one.",
+    )
+    yield _command(
+        "sink",
+        "roles.sink",
+        "SQL for targets: a role that writes to them and may create nothing",
+        arg("schema", help="the schema of the targets"),
+        arg("--table", action="append", metavar="NAME", help="a target in it; may be given again"),
+        arg("--upsert", action="store_true", help="pipelines replace rows by key there"),
+        arg("--writer", default="ckpt_writer", metavar="ROLE", help="writes (default: ckpt_writer)"),
+        reader,
+        more="It makes the sink's bookkeeping tables beside the targets.",
     )

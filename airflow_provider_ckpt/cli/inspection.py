@@ -6,10 +6,11 @@ import difflib
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_ckpt.cli.acting import batch_keys, waiting
+from airflow_provider_ckpt.cli.acting import waiting
 from airflow_provider_ckpt.cli.command import command
 from airflow_provider_ckpt.cli.output import write_document
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.replication.acting import batch_keys
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_ckpt.cli import acting
-from airflow_provider_ckpt.cli.again import carried_out, moment
+from airflow_provider_ckpt.cli.acting import errand, table
 from airflow_provider_ckpt.cli.command import command
 from airflow_provider_ckpt.cli.output import write_document
-from airflow_provider_ckpt.cli.person import who, why
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.acts import ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.letters import UNDELIVERED, Entry, Selection, read_again
+from airflow_provider_ckpt.replication.acting import on_letters, selection
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.content import KeptLetter
@@ -95,64 +94,25 @@ def export(args: Namespace) -> dict[str, Any]:
     return {"pipeline": args.pipeline, "file": args.to, "records": records}
 
 
-@command(acting.table)
+@command(table)
 def replay(args: Namespace) -> dict[str, Any]:
     """Have dead letters sent once more, by the next run or the one that holds the lease."""
-    return _acted(args, ActKind.REPLAY_LETTERS, why(args))
+    return _acted(args, ActKind.REPLAY_LETTERS)
 
 
-@command(acting.table)
+@command(table)
 def discard(args: Namespace) -> dict[str, Any]:
     """Give dead letters up; the sink keeps them."""
-    return _acted(args, ActKind.DISCARD_LETTERS, why(args, required_by="dlq discard"))
+    return _acted(args, ActKind.DISCARD_LETTERS, required_by="dlq discard")
 
 
-def _acted(args: Namespace, kind: ActKind, reason: str | None) -> dict[str, Any]:
-    from airflow_provider_ckpt.cli.setup import setup_of
-    from airflow_provider_ckpt.ledger_location import open_ledger
-    from airflow_provider_ckpt.replication import letters
-
-    with open_ledger(args.ledger) as ledger:
-        act = letters.act_on(setup_of(args, ledger), kind, _selection(args), args.query)
-        if not act.letters:
-            return _nothing(args, act, reason)
-        if kind is ActKind.REPLAY_LETTERS:
-            result = carried_out(ledger, args, act, reason)
-            if result["applied"]:
-                result["next"] = "the next run sends them"
-        else:
-            result = acting.act_in(ledger, args, act, why=reason)
-    return result | {"records": sum(item.records for item in act.letters)}
-
-
-def _nothing(args: Namespace, act: Act, reason: str | None) -> dict[str, Any]:
-    """The document of an act that has nothing to do."""
-    return {
-        "pipeline": args.pipeline,
-        "act": act.kind.value,
-        "applied": False,
-        "dry_run": args.dry_run,
-        "intent": None,
-        "waits_for": None,
-        "before": {},
-        "after": {},
-        "who": who(),
-        "reason": reason,
-        "next": "nothing: no dead letter of this selection is parked",
-        "records": 0,
-    }
+def _acted(args: Namespace, kind: ActKind, *, required_by: str | None = None) -> dict[str, Any]:
+    with errand(args, required_by=required_by) as asked:
+        return on_letters(asked, kind, _selection(args), args.query)
 
 
 def _selection(args: Namespace) -> Selection:
-    if args.stop_at is not None and args.stop_at < 1:
-        raise ConfigError("--stop-at is a number of dead letters, from 1.")
-    return Selection(
-        frozenset(args.type or ()),
-        frozenset(acting.batch_keys(args.batch or ())),
-        moment(args.since) if args.since else None,
-        moment(args.until) if args.until else None,
-        args.stop_at,
-    )
+    return selection(args.type or (), args.batch or (), args.since, args.until, args.stop_at)
 
 
 def _meant(args: Namespace, index: LetterIndex) -> Iterable[Entry]:

@@ -31,12 +31,14 @@ def read(file: str | PathLike[str]) -> Pipeline:
 
 
 def make(pipeline: Pipeline, ledger: Ledger) -> Setup:
-    """The setup of a command: Airflow's connections, and a lease of this very process."""
+    """The setup of a command: Airflow's connections and ``Stats``, and a lease of this very process."""
     from airflow_provider_ckpt.ledger_location import resolve_connection
     from airflow_provider_ckpt.replication.owner import of_this_process
     from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.stats import StatsMeter, initialize
 
-    return Setup(pipeline, ledger, resolve_connection, of_this_process())
+    initialize()
+    return Setup(pipeline, ledger, resolve_connection, of_this_process(), meter=StatsMeter(pipeline.name))
 
 
 def setup_of(args: Namespace, ledger: Ledger) -> Setup:
@@ -44,22 +46,13 @@ def setup_of(args: Namespace, ledger: Ledger) -> Setup:
 
     :raises ConfigError: if the file declares another one, or none is given and none is stored
     """
+    from airflow_provider_ckpt.replication.setup import stored_pipeline
+
     if args.file is None:
-        return make(_stored(args.pipeline, ledger), ledger)
+        return make(stored_pipeline(ledger, args.pipeline, instead="--file"), ledger)
     pipeline = read(args.file)
     if pipeline.name != args.pipeline:
         raise ConfigError(
             f"{args.file} declares pipeline {pipeline.name!r}, not {args.pipeline!r}.", hint="Name the right file."
         )
     return make(pipeline, ledger)
-
-
-def _stored(name: str, ledger: Ledger) -> Pipeline:
-    from airflow_provider_ckpt.config.load import build
-
-    document = ledger.status(name)["declaration"]
-    if document is None:
-        raise ConfigError(
-            "the ledger holds no declaration: it never ran.", pipeline=name, hint="Name its file with --file."
-        )
-    return build(document, f"the stored declaration of {name} (--file replaces it)")

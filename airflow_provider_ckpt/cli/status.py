@@ -1,4 +1,4 @@
-"""``airflow ckpt status PIPELINE``: where a pipeline stands, from the ledger alone."""
+"""``airflow ckpt status PIPELINE``: where a pipeline stands, by the ledger, and what Airflow says of its last run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, TextIO
 
 from airflow_provider_ckpt.cli.acting import waiting
 from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.cli.dag_run import seen_by_airflow
 from airflow_provider_ckpt.cli.output import write_table
 
 _FATES = ("read", "delivered", "filtered", "dead_lettered")
@@ -25,6 +26,10 @@ def _table(status: dict[str, Any], out: TextIO) -> None:
         ("dead letters", status["dead_letters"]),
         ("batches beyond the checkpoint", status["batches"]),
     ]
+    dag_run = status["dag_run"]
+    if dag_run is not None:
+        rows.append(("last DAG run", f"{dag_run['dag_id']} {dag_run['run_id']}: {dag_run['state'] or 'gone'}"))
+        rows += [("they disagree", dag_run["disagrees"])] if dag_run["disagrees"] else []
     write_table(rows, out)
     partitions = status["partitions"]
     write_table(
@@ -50,4 +55,5 @@ def show(args: Namespace) -> dict[str, Any]:
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
-        return {**ledger.status(args.pipeline), "intents": waiting(ledger, args.pipeline)}
+        status = ledger.status(args.pipeline)
+        return {**status, "dag_run": seen_by_airflow(status), "intents": waiting(ledger, args.pipeline)}

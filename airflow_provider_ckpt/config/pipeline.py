@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from airflow_provider_ckpt.config.delivery import (
     CommitStrategy,
@@ -23,22 +23,10 @@ from airflow_provider_ckpt.config.delivery import (
     Retry,
     Whole,
 )
+from airflow_provider_ckpt.config.durations import Duration
+from airflow_provider_ckpt.config.schedule import Dag
 from airflow_provider_ckpt.core.errors import Action, ErrorType
 from airflow_provider_ckpt.core.policy import Policy
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_LONGEST = 36_500 * _UNITS["d"]
-
-
-def _duration(value: object) -> timedelta:
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    elif isinstance(value, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
-        value = float(found[1]) * _UNITS[found[2] or "s"] if found else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST:
-        raise ValueError("a duration is a number of seconds or a text such as 90s, 5m, 2h; from 0 to 36500d")
-    return timedelta(seconds=value)
 
 
 def _as_text(values: object) -> object:
@@ -51,13 +39,7 @@ def _as_text(values: object) -> object:
     }
 
 
-Duration = Annotated[
-    timedelta,
-    BeforeValidator(_duration),
-    PlainSerializer(lambda d: d.total_seconds(), return_type=float),
-]
-"""A time span: seconds, or a text with a unit (``ms``, ``s``, ``m``, ``h``, ``d``)."""
-
+_FUNCTION = re.compile(r"task|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 Texts = Annotated[dict[str, str], BeforeValidator(_as_text)]
 """A mapping of texts, which takes numbers and truth values too."""
@@ -66,21 +48,23 @@ Texts = Annotated[dict[str, str], BeforeValidator(_as_text)]
 class Source(Part):
     """Where records come from.
 
-    :param type: ``files``, ``postgres`` or ``kafka``
+    :param type: ``files``, ``postgres``, ``kafka`` or ``jdbc``
     :param connection: Airflow connection id
-    :param table: ``schema.table`` or ``table`` (postgres)
+    :param table: ``schema.table`` or ``table`` (postgres, jdbc; of the latter also ``catalog.schema.table``)
     :param path: a directory or a glob pattern (files)
     :param format: ``jsonl``, ``csv`` or ``parquet`` (files); of text it only repeats what ``transform.decode`` says
     :param topic: the topic's name (kafka)
-    :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date (postgres)
+    :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date (postgres, jdbc)
     :param key: the columns that identify a record, where there are any
-    :param columns: read only these (postgres); all by default
+    :param columns: read only these (postgres, jdbc); all by default
     :param start_from: ``earliest``, ``latest``, or a position; where the very first run begins
-    :param close_wait: how long planning waits for running transactions to end (postgres)
+    :param close_wait: how long planning waits for running transactions to end (postgres), or, where they cannot be
+        seen, how long a bound stands before what is below it is read (jdbc)
     :param header: whether each file's first line names its columns (csv)
+    :param jars: paths of the driver's jars on the worker, from where Spark takes them too (jdbc)
     """
 
-    type: Literal["files", "postgres", "kafka"]
+    type: Literal["files", "postgres", "kafka", "jdbc"]
     connection: str | None = None
     table: str | None = None
     path: str | None = None
@@ -92,10 +76,16 @@ class Source(Part):
     start_from: Literal["earliest", "latest"] | Whole = "earliest"
     close_wait: Duration = timedelta(seconds=30)
     header: bool = True
+    jars: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _needs(self) -> Self:
-        needs = {"files": ("path",), "postgres": ("connection", "table", "cursor"), "kafka": ("connection", "topic")}
+        needs = {
+            "files": ("path",),
+            "postgres": ("connection", "table", "cursor"),
+            "kafka": ("connection", "topic"),
+            "jdbc": ("connection", "table", "cursor", "jars"),
+        }
         _require(self, needs)
         return self
 
@@ -103,6 +93,11 @@ class Source(Part):
     def columnar(self) -> bool:
         """Whether it is files that have columns of their own."""
         return self.type == "files" and self.format == "parquet"
+
+    @property
+    def carried(self) -> bool:
+        """Whether Spark itself reads it, so that a lane has of its records only what comes along."""
+        return self.type == "jdbc"
 
 
 class Transform(Part):
@@ -114,6 +109,9 @@ class Transform(Part):
     :param where: keep only records for which this is true; the rest are counted as filtered
     :param select: output column → expression; all columns unchanged by default
     :param delimiter: of csv
+    :param python: a function of one's own, the last step: ``module:function``, or ``task`` where ``@task.ckpt_batch``
+        gives it
+    :param returns: the columns that it gives, as Spark DDL
     """
 
     decode: Literal["json", "csv"] | None = None
@@ -121,17 +119,28 @@ class Transform(Part):
     where: str | None = None
     select: Texts | None = None
     delimiter: str = Field(default=",", pattern=r'^[^"\r\n]$')
+    python: str | None = None
+    returns: str | None = None
 
     @model_validator(mode="after")
     def _needs(self) -> Self:
         if self.decode and not self.schema_:
             raise ValueError(f"decode: {self.decode} needs a schema, such as 'id bigint, at timestamp'")
+        if self.python is not None and not _FUNCTION.fullmatch(self.python):
+            raise ValueError(f"python: {self.python!r} is no function; write module:function, or task")
+        if bool(self.python) != bool(self.returns):
+            raise ValueError("python needs returns, the columns that its function gives, and returns needs python")
         return self
 
     @property
     def trivial(self) -> bool:
         """Whether records pass unchanged."""
-        return not (self.decode or self.where or self.select)
+        return not (self.decode or self.where or self.select or self.python)
+
+    @property
+    def of_task(self) -> bool:
+        """Whether its function is a task's own, so that nothing else can run it."""
+        return self.python == "task"
 
 
 class Sink(Part):
@@ -235,6 +244,7 @@ class Pipeline(Part):
     """One replication, declared once.
 
     :param name: unique in the ledger: letters, digits, ``_``, ``-`` and ``.``
+    :param dag: the DAG that a factory makes of the file; says nothing of the replication itself
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
@@ -251,13 +261,14 @@ class Pipeline(Part):
     lease: Lease = Lease()
     run: Run = Run()
     recovery: Recovery = Recovery()
+    dag: Dag | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.source.type == "files":
             self._files_fit()
-        if self.source.type == "postgres" and self.transform.decode:
-            raise ValueError("a postgres source has columns already; leave transform.decode out")
+        if self.source.type in ("postgres", "jdbc") and self.transform.decode:
+            raise ValueError(f"a {self.source.type} source has columns already; leave transform.decode out")
         if self.sink.mode == "upsert" and self.consumer.strategy == "round_robin":
             raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for an upsert sink")
         if "kafka" in (self.source.type, self.sink.type) and self.consumer.strategy == "round_robin":
@@ -294,6 +305,12 @@ class Pipeline(Part):
         return frozenset(name for name in named if name)
 
     @property
+    def properties(self) -> dict[str, str]:
+        """Spark's properties: those of ``run.conf``, and the jars of a driver that the source needs."""
+        jars = [*self.source.jars, *filter(None, [self.run.conf.get("spark.jars")])]
+        return {**self.run.conf, **({"spark.jars": ",".join(jars)} if jars else {})}
+
+    @property
     def pinned(self) -> bool:
         """Whether a partition's batches stay in one lane, in order (semantics, section 6)."""
         if self.consumer.strategy == "auto":
@@ -307,7 +324,7 @@ class Pipeline(Part):
 
     def document(self) -> dict[str, Any]:
         """The declaration as JSON-ready data; ``Pipeline.model_validate`` reads it back. Holds no secret."""
-        return self.model_dump(mode="json", by_alias=True)
+        return self.model_dump(mode="json", by_alias=True, exclude={"dag"})
 
 
 def _require(part: Source | Sink, needs: dict[str, tuple[str, ...]]) -> None:

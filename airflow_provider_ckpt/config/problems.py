@@ -176,7 +176,8 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
     if not path:
         return model
     found = _annotation(model, path)
-    return found if isinstance(found, type) and issubclass(found, BaseModel) else None
+    kinds = (found, *get_args(found))  # a part that may be left out is a union with None
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def _choices(model: type[BaseModel], path: Path) -> list[str]:

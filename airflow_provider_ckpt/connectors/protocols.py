@@ -203,6 +203,13 @@ class Reader(Protocol):
         """Let go of connections."""
 
 
+class CarriedReader(Reader, Protocol):
+    """A reader of a source that Spark itself reads: it gives out records that somebody else has."""
+
+    def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
+        """Take the records of a batch, which :meth:`read` is to yield."""
+
+
 # Sinks
 
 

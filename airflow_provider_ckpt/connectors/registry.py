@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 _SOURCES = {
     "files": ("files.source", "FilesSource"),
+    "jdbc": ("jdbc.source", "JdbcSource"),
     "kafka": ("kafka.source", "KafkaSource"),
     "postgres": ("postgres.source", "PostgresSource"),
 }
 _READERS = {
     "files": ("files.reader", "FilesReader"),
+    "jdbc": ("jdbc.reader", "JdbcReader"),
     "kafka": ("kafka.reader", "KafkaReader"),
     "postgres": ("postgres.reader", "PostgresReader"),
 }

@@ -50,10 +50,24 @@ class CkptHook(BaseHook):
             return ledger.status(pipeline)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the ledger opens, and at which place, for the button in Airflow's connection form."""
+        """What is found, for the button in Airflow's connection form: which database, at which revision, what to do.
+
+        Never shows a password.
+        """
+        from airflow_provider_ckpt.ledger import migrate
+        from airflow_provider_ckpt.ledger.engine import MIGRATE
+
+        wanted = migrate.head()
         try:
             location = locate_ledger(self.ckpt_conn_id)
-            self.get_ledger().close()
+            found = migrate.current(location.url)
+            if found == wanted:
+                self.get_ledger().close()
         except CkptError as error:
             return False, str(error)
-        return True, f"The ledger answers: {location.where}"
+        place = f"{location.where} (named by {location.origin})"
+        if found is None:
+            return False, f"{place} holds no ledger yet. {MIGRATE}"
+        if found != wanted:
+            return False, f"{place} holds a ledger at revision {found}; this version works with {wanted}. {MIGRATE}"
+        return True, f"{place} holds a ledger at revision {found}, as this version wants it."

@@ -82,7 +82,7 @@ class Launcher(SparkSubmitHook):
             self._env |= _local_environment(directory, pipeline.run.conf)
         if not local:
             self._py_files = shutil.make_archive(str(directory / _PACKAGE.name), "zip", _PACKAGE.parent, _PACKAGE.name)
-        _write_properties(self._properties, {**_CONF, **(_LOCAL_CONF if local else {}), **pipeline.run.conf})
+        _write_properties(self._properties, {**_CONF, **(_LOCAL_CONF if local else {}), **pipeline.properties})
         self._last_submit_log_lines = deque(maxlen=_REMEMBERED_LINES)  # the hook's 20 may all be a stack trace's frames
 
     def launch(self) -> None:

@@ -152,6 +152,10 @@ def _hint(line: str) -> str:
         return "Make room; nothing of this command was stored, and the next run goes on from the checkpoint."
     if "locked" in text or "lock timeout" in text:
         return "Another process holds the ledger; see who with `airflow ckpt status`, then run again."
+    if "permission denied" in text:
+        return (
+            "Its user lacks a right: see `airflow ckpt db roles ledger`. Only the owner migrates and collects history."
+        )
     if "not a database" in text or "malformed" in text:
         return "Restore the file from a backup, or point the ledger somewhere else."
     return "Check that it is up and that the address and credentials are right, then run again."

@@ -25,6 +25,7 @@ from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger import receipts as ranges
 from airflow_provider_ckpt.ledger.records import Totals
 
+_REMEMBERED = 1000
 _LISTED = 100
 
 
@@ -149,6 +150,7 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
         "generation": row.generation,
         "declaration": row.document,
         "lease": _lease(connection, pipeline),
+        "begun_by": _begun_by(connection, pipeline),
         "partitions": [_partition(item) for item in stored.values()],
         "batches": _by_state(batches),
         "records": Totals().plus(item.totals for item in stored.values()).to_json(),
@@ -163,6 +165,16 @@ def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, A
 def _newest(connection: Connection, pipeline: str, partition: Partition) -> list[list[int]]:
     found = ranges.newest(connection, pipeline, partition.id, partition.generation, limit=_LISTED)
     return [[r.range.start, r.range.end, r.batches, *r.counts.to_json().values()] for r in found]
+
+
+def _begun_by(connection: Connection, pipeline: str) -> str | None:
+    """Who began batches last, if the newest events tell."""
+    c = tables.event.c
+    newest = (
+        sa.select(c.id, c.kind, c.who).where(c.pipeline == pipeline).order_by(c.id.desc()).limit(_REMEMBERED).subquery()
+    )
+    begun = sa.select(newest.c.who).where(newest.c.kind == "begun").order_by(newest.c.id.desc()).limit(1)
+    return connection.execute(begun).scalar_one_or_none()
 
 
 def leased(connection: Connection, pipeline: str) -> bool:

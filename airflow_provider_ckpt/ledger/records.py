@@ -21,6 +21,7 @@ class Lease:
 
     :param ttl: not renewed for this long, it may be taken over
     :param expires_at: by the database's clock, when it was last renewed through this object's making
+    :param taken_over: whether it was taken from somebody else
     """
 
     pipeline: str
@@ -28,6 +29,7 @@ class Lease:
     epoch: int
     ttl: timedelta
     expires_at: datetime
+    taken_over: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,24 @@ class Settlement:
     halted: ErrorInfo | None = None
     failed: ErrorInfo | None = None
     checkpoint: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What is measured of a pipeline beyond its partitions.
+
+    :param newest_event: the newest event's id
+    :param parked: how many dead letters wait for a person
+    :param oldest_parked: when the oldest of them was dead-lettered
+    :param stands_since: since when the checkpoint stands that has waited longest for something beyond it
+    :param expired: ranges that expired without a receipt, JSON-ready: ``partition`` and ``range``
+    """
+
+    newest_event: int
+    parked: int
+    oldest_parked: datetime | None
+    stands_since: datetime | None
+    expired: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +45,11 @@ class RunCommands(Session):
         """
         with self._writing() as connection:
             lease, held, why = leases.acquire(connection, pipeline, owner, ttl, at_least, is_dead, force=force)
-            kind = "lease_taken_over" if why in TAKEOVERS else "lease_acquired"
+            taken = why in TAKEOVERS
+            kind = "lease_taken_over" if taken else "lease_acquired"
             detail = {"before": {"owner": held.owner, "epoch": held.epoch}, "why": why.value}
             bulk.insert(connection, tables.event, [trail.row(lease, leases.now(connection), kind, detail)])
-        return lease
+        return replace(lease, taken_over=taken)
 
     def renew(self, lease: Lease) -> None:
         """Hold the lease for another ``ttl`` from now.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,10 +17,14 @@ from airflow_provider_ckpt.ledger.work import Touch, Work
 
 
 class Session:
-    """One ledger database; see :meth:`open`."""
+    """One ledger database; see :meth:`open`.
+
+    :ivar seconds: how long its transactions have taken so far
+    """
 
     def __init__(self, engine: sa.Engine, place: str, ledger_id: str) -> None:
         self.id = ledger_id
+        self.seconds = 0.0
         self._engine = engine
         self._place = place
 
@@ -56,13 +61,21 @@ class Session:
 
     @contextmanager
     def _writing(self, patience: timedelta | None = None) -> Iterator[sa.Connection]:
-        with engines.writing(self._engine, self._place, patience) as connection:
+        with self._timed(), engines.writing(self._engine, self._place, patience) as connection:
             yield connection
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        with engines.reading(self._engine, self._place) as connection:
+        with self._timed(), engines.reading(self._engine, self._place) as connection:
             yield connection
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds += time.monotonic() - started
 
     @contextmanager
     def _command(

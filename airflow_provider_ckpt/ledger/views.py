@@ -10,9 +10,9 @@ from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.core.recovery import Missing, Shown, missing
 from airflow_provider_ckpt.ledger import audit as audits
-from airflow_provider_ckpt.ledger import history, inspecting, reads, recorded
+from airflow_provider_ckpt.ledger import history, inspecting, measuring, reads, recorded
 from airflow_provider_ckpt.ledger import receipts as ranges
-from airflow_provider_ckpt.ledger.records import PartitionRecord
+from airflow_provider_ckpt.ledger.records import Measures, PartitionRecord
 from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.subscription import Subscription
 
@@ -118,6 +118,14 @@ class Views(Session):
         """
         with self._reading() as connection:
             return recorded.load(connection, pipeline)
+
+    def measures(self, pipeline: str, after: int | None = None) -> Measures:
+        """What is measured of a pipeline beyond its partitions; see ``measuring.py``.
+
+        :param after: tell of what expired after this event; of nothing if None
+        """
+        with self._reading() as connection:
+            return measuring.measure(connection, pipeline, after)
 
     def inspect(self, pipeline: str, what: BatchKey | str | None = None) -> dict[str, Any]:
         """A batch, a partition by its id, or everything that is not resolved; JSON-ready, see ``inspecting.py``.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -22,15 +22,18 @@ from airflow_provider_ckpt.core.errors import (
     LedgerUnavailableError,
 )
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger, resolve_connection
+from airflow_provider_ckpt.links.pipeline import PipelineLink
 from airflow_provider_ckpt.operators.last_will import let_go
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.records import Lease
     from airflow_provider_ckpt.replication.setup import Setup
+    from airflow_provider_ckpt.stats import StatsMeter
 
 Declaration = str | Path | Mapping[str, Any] | Pipeline
 """A pipeline as a DAG gives it: the path of a YAML file, relative to the DAG file's folder; a dict; or the model."""
@@ -43,16 +46,20 @@ class CkptOperator(BaseOperator):
     :param ckpt_conn_id: the ledger's connection; see :class:`CkptHook`
     """
 
-    template_fields: Sequence[str] = ("pipeline",)
+    template_fields: Sequence[str] = ("pipeline", "ckpt_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"pipeline": "json"}
+    operator_extra_links = (PipelineLink(),)
     ui_color = "#d8ecff"
 
     def __init__(self, *, pipeline: Declaration, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pipeline = _portable(pipeline)
         self.ckpt_conn_id = ckpt_conn_id
+        self.linked_pipeline: str | None = None
         self._engine: SubmitEngine | None = None
         self._held: tuple[Ledger, Lease] | None = None
         self._killed = False
+        self._meter: StatsMeter | None = None
 
     def on_kill(self) -> None:
         """Stop Spark, then try to record that its attempts are cancelled and let go of the lease; 2 s each at most.
@@ -83,25 +90,45 @@ class CkptOperator(BaseOperator):
         :raises AirflowFailException: if trying again cannot help
         :raises AirflowException: if it can
         """
-        from airflow_provider_ckpt.replication.owner import of_dag_run
-        from airflow_provider_ckpt.replication.setup import Setup
-
-        try:
+        with self.errors():
             pipeline = self.load_pipeline()
             with open_ledger(self.ckpt_conn_id) as ledger:
-                run = context["dag_run"]
-                owner = of_dag_run(run.dag_id, run.run_id, pipeline.name)
+                yield self.setup(context, ledger, pipeline)
 
-                def hold(lease: Lease) -> None:
-                    self._held = ledger, lease
+    def setup(self, context: Context, ledger: Ledger, pipeline: Pipeline) -> Setup:
+        """What the use cases need, in a ledger that is open; the lease is this DAG run's."""
+        from airflow_provider_ckpt.replication.owner import of_dag_run
+        from airflow_provider_ckpt.replication.setup import Setup
+        from airflow_provider_ckpt.stats import StatsMeter
 
-                yield Setup(pipeline, ledger, resolve_connection, owner, hold)
+        run = context["dag_run"]
+        self.linked_pipeline = pipeline.name
+
+        def hold(lease: Lease) -> None:
+            self._held = ledger, lease
+
+        self._meter = StatsMeter(pipeline.name)
+        owner = of_dag_run(run.dag_id, run.run_id, pipeline.name)
+        return Setup(pipeline, ledger, resolve_connection, owner, hold, self._meter)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Around all that a task does: what goes wrong comes out as an exception of Airflow's."""
+        try:
+            yield
         except CkptError as error:
             if self._killed:
                 raise AirflowException("The task was killed; the next run carries on from the checkpoint.") from error
             raise airflow_error(error) from error
         finally:
             self._held = None
+
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any] | None:
+        """What this task read and wrote, for the OpenLineage provider, which calls this if it is installed."""
+        from airflow_provider_ckpt.lineage import lineage_of
+
+        del task_instance
+        return lineage_of(self.load_pipeline(), self._meter.totals, resolve_connection) if self._meter else None
 
     def make_engine(self, pipeline: Pipeline) -> SubmitEngine:
         """The engine that runs Spark; nothing is started before its first wave. ``on_kill`` stops it."""
@@ -123,12 +150,14 @@ def hand_over(context: Context, document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _portable(declaration: Declaration) -> str | dict[str, Any]:
-    """The declaration in a form that Airflow can template and show."""
+def _portable(declaration: object) -> Any:
+    """The declaration in a form that Airflow can template and show; what a task is yet to return passes as it is."""
     if isinstance(declaration, Pipeline):
         return declaration.document()
     if isinstance(declaration, Mapping):
         return dict(declaration)
+    if not isinstance(declaration, str | Path):
+        return declaration
     if not str(declaration).strip():
         raise ConfigError("pipeline is empty; give a YAML file's path or a dict.")
     return str(declaration)

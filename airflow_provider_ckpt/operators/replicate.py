@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_ckpt.assets.pipeline import RUNS, announce
 from airflow_provider_ckpt.core.policy import Route
 from airflow_provider_ckpt.operators.base import CkptOperator, hand_over
 
@@ -21,7 +22,12 @@ class CkptReplicateOperator(CkptOperator):
 
     :param pipeline: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline`` (templated)
     :param ckpt_conn_id: the ledger's connection
+    :param outlets: assets besides the pipeline's own, ``ckpt://<name>``, which gets an event where the checkpoint moved
     """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.outlets = [*self.outlets, RUNS]
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run it."""
@@ -30,6 +36,7 @@ class CkptReplicateOperator(CkptOperator):
         with self.setup_run(context) as setup:
             summary = replicate(setup, self.make_engine(setup.pipeline))
             document = hand_over(context, summary.to_json())
+            announce(context, document)
             if Route.HOLD in document["route"] and setup.pipeline.run.fail_on_hold:
                 raise AirflowFailException(held_message(setup.pipeline.name, document))
         return document

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BranchMixIn, conf
+from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_ckpt.assets.pipeline import announce
 from airflow_provider_ckpt.core.policy import Route
-from airflow_provider_ckpt.operators.step import CkptStepOperator
+from airflow_provider_ckpt.operators.branching import CkptBranchOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -17,24 +18,20 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.setup import Setup
 
 
-class CkptRetryOperator(CkptStepOperator, BranchMixIn):
+class CkptRetryOperator(CkptBranchOperator):
     """Run the batches that wait for another round, settle, release the lease, and branch on the run as a whole.
 
     :param branches: the task id of each route that may follow
     :param deferrable: wait in the triggerer between rounds, not in a worker's slot; the lease is renewed either way
     """
 
-    inherits_from_skipmixin = True
-
     def __init__(
         self,
         *,
-        branches: dict[Route, str],
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.branches = branches
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -86,8 +83,9 @@ class CkptRetryOperator(CkptStepOperator, BranchMixIn):
         self.defer(trigger=trigger, method_name="resume", kwargs={"before": handed})
 
     def _branch(self, context: Context, handed: dict[str, Any]) -> dict[str, Any]:
+        announce(context, handed["summary"])
         chosen = [Route(name) for name in handed["summary"]["route"]]
         if Route.RETRY in chosen:
             self.log.warning("The time budget is over; what still waits for another round is left to the next run.")
-        self.do_branch(context, [self.branches[route] for route in chosen if route is not Route.RETRY])
+        self.choose(context, [route for route in chosen if route is not Route.RETRY])
         return handed

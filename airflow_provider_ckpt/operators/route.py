@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BranchMixIn
-
+from airflow_provider_ckpt.assets.pipeline import announce
 from airflow_provider_ckpt.core.policy import Route
-from airflow_provider_ckpt.operators.step import CkptStepOperator
+from airflow_provider_ckpt.operators.branching import CkptBranchOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class CkptRouteOperator(CkptStepOperator, BranchMixIn):
+class CkptRouteOperator(CkptBranchOperator):
     """Choose among ``retry``, ``dead_letters``, ``hold`` and ``done``; the others are skipped.
 
     Releases the lease, unless ``retry`` is chosen, which then carries it on.
@@ -21,17 +20,13 @@ class CkptRouteOperator(CkptStepOperator, BranchMixIn):
     :param branches: the task id of each route
     """
 
-    inherits_from_skipmixin = True
-
-    def __init__(self, *, branches: dict[Route, str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.branches = branches
-
     def execute(self, context: Context) -> dict[str, Any]:
         """Run it."""
         before = self.previous(context)
         chosen = [Route(name) for name in before["summary"]["route"]]
         with self.carry_on(context, before) as (_, run):
             handed = self.report(context, run, before, release=Route.RETRY not in chosen)
-        self.do_branch(context, [self.branches[route] for route in chosen])
+        if Route.RETRY not in chosen:
+            announce(context, handed["summary"])
+        self.choose(context, chosen)
         return handed

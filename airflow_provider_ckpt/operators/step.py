@@ -35,7 +35,9 @@ class CkptStepOperator(CkptOperator):
 
         :raises AirflowFailException: if none did
         """
-        handed = [context["ti"].xcom_pull(task_ids=task_id) for task_id in self.after]
+        ti = context["ti"]
+        # Inside an expanded task group each member has a run of its own; without the index they would be mixed up.
+        handed = [ti.xcom_pull(task_ids=task_id, map_indexes=ti.map_index) for task_id in self.after]
         found = [dict(item) for item in handed if item is not None]
         if not found:
             raise AirflowFailException(f"None of {', '.join(self.after)} handed a run over; clear the first of them.")

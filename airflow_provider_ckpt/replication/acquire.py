@@ -9,8 +9,9 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LeaseBusyError
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.replication import owner as owners
+from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.run import Run
 from airflow_provider_ckpt.replication.setup import Opened, Setup
 
@@ -47,6 +48,8 @@ def acquire(setup: Setup, *, force: bool = False) -> Run:
             raise
     except CkptError as error:
         error.pipeline = error.pipeline or setup.pipeline.name
+        if isinstance(error, FencedError):
+            setup.meter.count(Metric.FENCE_REJECTIONS)
         raise
     return run
 
@@ -59,7 +62,11 @@ def attach(setup: Setup, epoch: int) -> Run:
 
     :raises StaleEpochError: if another run has taken over since
     """
-    lease = setup.ledger.attach(setup.pipeline.name, epoch, setup.owner)
+    try:
+        lease = setup.ledger.attach(setup.pipeline.name, epoch, setup.owner)
+    except StaleEpochError:
+        setup.meter.count(Metric.FENCE_REJECTIONS)
+        raise
     partitions = setup.ledger.partitions(setup.pipeline.name).values()
     if any(batch.epoch == epoch for record in partitions for batch in record.partition.in_flight.values()):
         return acquire(setup)

@@ -14,6 +14,13 @@ def of_dag_run(dag_id: str, run_id: str, pipeline: str) -> str:
     return f"dag:{dag_id}/{run_id}/{pipeline}"
 
 
+def dag_run_of(owner: str | None) -> tuple[str, str] | None:
+    """The DAG id and run id of an owner, None if it is no DAG run."""
+    kind, _, rest = (owner or "").partition(":")
+    parts = rest.split("/")
+    return (parts[0], parts[1]) if kind == "dag" and len(parts) == 3 else None
+
+
 def of_this_process() -> str:
     """The owner name of a command: host, pid and the process's start, so that a reused pid is not mistaken for it."""
     return f"cli:{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"

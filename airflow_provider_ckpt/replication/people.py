@@ -6,12 +6,13 @@ Semantics, sections 2 to 4. Each acquires under a new epoch, fences and reconcil
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import Why
+from airflow_provider_ckpt.core.recovery import Missing, Why
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.setup import Opened, Setup
@@ -68,15 +69,20 @@ def position_of_batch(setup: Setup, key: BatchKey) -> dict[str, int]:
     )
 
 
-def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) -> dict[str, Any]:
-    """Find what is unaccounted for above the low watermark, and have it read again (Wave's recovery).
+@dataclass(frozen=True, slots=True)
+class Unaccounted:
+    """What nothing accounts for.
 
-    Records that turned up late in a range are known by their number only. An upsert sink takes the whole range once
-    more; an append sink would double those that it has, so there they are only listed.
-
-    :param dry_run: find, and ask for nothing
-    :returns: what is missing, what became of it, and what is left for a person; JSON-ready
+    :param found: all of it
+    :param wanted: what can be read again without doubling anything
     """
+
+    found: Sequence[Missing]
+    wanted: Sequence[Missing]
+
+
+def missing(setup: Setup) -> Unaccounted:
+    """Find what is unaccounted for above the low watermark; asks the source, and changes nothing."""
     pipeline = setup.pipeline
     opened = Opened(setup)
 
@@ -94,6 +100,21 @@ def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) ->
     wanted = [item for item in found if item.range.end <= committed[item.partition]]
     if pipeline.sink.mode != "upsert":
         wanted = [item for item in wanted if item.why is not Why.LATE]
+    return Unaccounted(found, wanted)
+
+
+def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) -> dict[str, Any]:
+    """Find what is unaccounted for above the low watermark, and have it read again (Wave's recovery).
+
+    Records that turned up late in a range are known by their number only. An upsert sink takes the whole range once
+    more; an append sink would double those that it has, so there they are only listed.
+
+    :param dry_run: find, and ask for nothing
+    :returns: what is missing, what became of it, and what is left for a person; JSON-ready
+    """
+    pipeline = setup.pipeline
+    unaccounted = missing(setup)
+    found, wanted = unaccounted.found, unaccounted.wanted
     result = None
     if wanted and not dry_run:
         act = Act(ActKind.RECOVER, spans=tuple((item.partition, item.range) for item in wanted))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from airflow_provider_ckpt.core.batch import Batch, BatchState, Receipt
-from airflow_provider_ckpt.core.errors import LedgerUnavailableError
+from airflow_provider_ckpt.core.errors import CkptError, FencedError, LedgerUnavailableError, StaleEpochError
 from airflow_provider_ckpt.core.policy import route
 from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.replication.measuring import Measuring
+from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.planner import Planner
 from airflow_provider_ckpt.replication.renewal import Renewal
 from airflow_provider_ckpt.replication.replaying import keep_replays, recall
@@ -23,10 +25,13 @@ from airflow_provider_ckpt.replication.summary import RunSummary
 from airflow_provider_ckpt.replication.waves import Waves
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.ledger.records import Lease
+    from airflow_provider_ckpt.ledger.records import Lease, PartitionRecord
     from airflow_provider_ckpt.replication.engine import Engine
 
 log = logging.getLogger(__name__)
+
+_OF_SPARK = frozenset({"spark_start", "spark"})
+"""The steps in which a run waits for Spark."""
 
 
 class Run:
@@ -35,6 +40,7 @@ class Run:
     As a context manager it closes them in the end, and after an error releases the lease too.
 
     :ivar summary: what this process did in the run
+    :ivar measuring: its numbers, as they go to the set-up's meter
     :ivar unconfirmed: batches sent at most once of which it has seen no receipt
     """
 
@@ -53,6 +59,8 @@ class Run:
         self._more = True
         self._closed = False
         setup.on_lease(lease)
+        self.measuring = Measuring(setup)
+        setup.meter.count(Metric.TAKEOVERS, int(lease.taken_over))
         self._renewal = Renewal(setup.ledger, lease)
 
     @property
@@ -85,7 +93,7 @@ class Run:
             receipts = list(self.receipts())
             forgotten = recall(self, receipts)
             found = self.ledger.reconcile(self.lease, receipts, now=utcnow(), window=self.window, forgotten=forgotten)
-            self.summary.settled([*found.acked, *found.imported])
+            self.settled([*found.acked, *found.imported])
         if found.acked or found.imported or found.fenced:
             log.info(
                 "Reconciled %s: %d batches already had a receipt, %d receipts were unknown to the ledger, "
@@ -184,13 +192,15 @@ class Run:
         for name, record in records.items():
             marks = self.summary.checkpoint.setdefault(name, {"before": record.partition.committed, "after": 0})
             marks["after"] = record.partition.committed
-            self.summary.lag[name] = max(self.bounds.get(name, record.partition.planned_end) - marks["after"], 0)
             self.summary.generation = record.partition.generation
             for batch in record.partition.blocking.values():
                 states[batch.state.value] = states.get(batch.state.value, 0) + 1
         if self.unconfirmed:
             states[BatchState.SENT.value] = self.unconfirmed
         self.summary.batches_by_state = states
+        self.summary.lag = self._lag(records)
+        self.measuring.look(records, self.summary.lag)
+        self.summary.expired = self.measuring.expired
         self.summary.route = [
             str(leaf)
             for leaf in route(
@@ -203,7 +213,18 @@ class Run:
         self.summary.seconds = time.monotonic() - self._started
         if release:
             self.ledger.release(self.lease)
+        log.info("%s", self.summary.line())
         return self.summary
+
+    def settled(self, receipts: Sequence[Receipt]) -> None:
+        """Count batches that now have their verdict."""
+        self.summary.settled(receipts)
+        self.measuring.settled(receipts)
+
+    def measure(self) -> None:
+        """Tell where the pipeline stands, if it was not told of for a while."""
+        if self.measuring.due:
+            self._look()
 
     def mark_checkpoints(self) -> None:
         """Note where the checkpoint stands before anything is settled."""
@@ -219,6 +240,7 @@ class Run:
             return
         self._closed = True
         self._renewal.stop()
+        self.measuring.close()
         self.source.close()
         self.sink.close()
 
@@ -228,6 +250,9 @@ class Run:
             self.ledger.release(self.lease)
         except LedgerUnavailableError as error:
             log.warning("The lease of %s could not be given back and has to run out: %s", self.pipeline.name, error)
+            return
+        with suppress(CkptError):
+            self._look()
 
     def __enter__(self) -> Self:
         return self
@@ -235,6 +260,8 @@ class Run:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close()
         if kind is not None:
+            if issubclass(kind, StaleEpochError | FencedError):
+                self.measuring.refused()
             self.let_go()
 
     @contextmanager
@@ -244,7 +271,21 @@ class Run:
         try:
             yield
         finally:
-            self.summary.spent(name, time.monotonic() - started)
+            seconds = time.monotonic() - started
+            self.summary.spent(name, seconds)
+            if name in _OF_SPARK:
+                self.setup.meter.timing(Metric.SPARK_SECONDS, seconds)
+
+    def _look(self) -> None:
+        records = self.ledger.partitions(self.pipeline.name)
+        self.measuring.look(records, self._lag(records))
+
+    def _lag(self, records: Mapping[str, PartitionRecord]) -> dict[str, int]:
+        """How many positions the source is known to be ahead of each checkpoint."""
+        return {
+            name: max(self.bounds.get(name, record.partition.planned_end) - record.partition.committed, 0)
+            for name, record in records.items()
+        }
 
     def _in_state(self, state: BatchState) -> list[Batch]:
         records = self.ledger.partitions(self.pipeline.name)

@@ -45,7 +45,8 @@ class Settlements:
         self._looks = not registry.two_phase(run.pipeline)
         self._open: frozenset[BatchKey] = frozenset()
         self._done: set[BatchKey] = set()
-        self._settled_at = self._look_at = 0.0
+        self._settled_at = self._look_at = self._opened_at = 0.0
+        self._records = 0
 
     @property
     def done(self) -> int:
@@ -59,7 +60,8 @@ class Settlements:
         """
         self._open = frozenset(keys)
         self._done = set()
-        self._settled_at = time.monotonic()
+        self._records = 0
+        self._settled_at = self._opened_at = time.monotonic()
         self._look_at = self._settled_at + self._cadence.pause
 
     def look(self) -> None:
@@ -113,8 +115,21 @@ class Settlements:
             settlement = self._commit(outcomes)
         self._done |= {receipt.key for receipt in receipts}
         self._settled_at = time.monotonic()
-        self._run.summary.settled(settlement.acked)
-        log.info("%s: %d batches were settled while their wave runs on", self._pipeline.name, len(receipts))
+        self._run.settled(settlement.acked)
+        self._tell(receipts)
+
+    def _tell(self, receipts: Sequence[Receipt]) -> None:
+        self._records += sum(receipt.counts.read for receipt in receipts)
+        seconds = time.monotonic() - self._opened_at
+        log.info(
+            "%s: %d of %d batches of the running wave are settled, %s records in %.1f s (%s records/s)",
+            self._pipeline.name,
+            len(self._done),
+            len(self._open),
+            f"{self._records:,}",
+            seconds,
+            f"{self._records / max(seconds, 1e-9):,.0f}",
+        )
 
     def _commit(self, outcomes: Sequence[Outcome]) -> Settlement:
         """Store a settlement, again while the ledger does not take it; twice does no harm."""
@@ -132,6 +147,7 @@ class Settlements:
                     patience=patience,
                 )
             except LedgerUnavailableError as error:
+                self._run.measuring.failed(1)
                 if not error.recoverable:
                     raise
                 if tried >= retry.max_attempts:

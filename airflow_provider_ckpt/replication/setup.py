@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import Connection, Sink, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.replication.metrics import NO_METER, Meter
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -24,6 +25,8 @@ class Setup:
     :param connections: gives the connection of an id, or raises :class:`ConfigError`
     :param owner: the lease's owner (see ``owner.py``)
     :param on_lease: told of each lease as soon as it is held, for whoever must let go of it when the run is killed
+    :param meter: where the run's numbers go
+    :param function: the transform's own function, packed, where the task that runs the pipeline gives it
     """
 
     pipeline: Pipeline
@@ -31,11 +34,27 @@ class Setup:
     connections: Callable[[str], Connection]
     owner: str
     on_lease: Callable[[Lease], None] = lambda _: None
+    meter: Meter = NO_METER
+    function: bytes | None = None
 
     @property
     def sink_id(self) -> str:
         """The ledger id that is part of every key in the sink."""
         return self.ledger.sink_id(self.pipeline.name)
+
+    @property
+    def packed_function(self) -> bytes | None:
+        """The transform's own function, where this task gives it.
+
+        :raises ConfigError: if the pipeline needs one that only its own task can give, and this is another
+        """
+        if self.pipeline.transform.of_task and self.function is None:
+            raise ConfigError(
+                "transform.python: task says that its function is a task's own, and this is not that task.",
+                pipeline=self.pipeline.name,
+                hint="Run the DAG whose @task.ckpt_batch has it, or name a function that can be imported.",
+            )
+        return self.function
 
     def connection(self, name: str | None) -> Connection | None:
         """The connection of an id, None for None."""
@@ -75,6 +94,22 @@ class Opened:
         """Let go of connections."""
         self.source.close()
         self.sink.close()
+
+
+def stored_pipeline(ledger: Ledger, name: str, *, instead: str) -> Pipeline:
+    """A pipeline as its newest run declared it.
+
+    :param instead: where a person may give another declaration, for messages
+    :raises ConfigError: if the ledger does not know it, or no run has got that far
+    """
+    from airflow_provider_ckpt.config.load import build
+
+    document = ledger.status(name)["declaration"]
+    if document is None:
+        raise ConfigError(
+            "the ledger holds no declaration: it never ran.", pipeline=name, hint=f"Name its file with {instead}."
+        )
+    return build(document, f"the stored declaration of {name} ({instead} replaces it)")
 
 
 def utcnow() -> datetime:

@@ -22,6 +22,7 @@ class RunSummary:
     :param checkpoint: per partition, ``before`` and ``after``
     :param lag: per partition, how many positions the source is ahead of the checkpoint
     :param errors: error types with counts, dead letters included
+    :param expired: ranges that expired without a receipt meanwhile: ``partition`` and ``range``
     :param seconds: wall time
     :param steps: seconds by step
     """
@@ -41,6 +42,7 @@ class RunSummary:
     seconds: float = 0.0
     steps: dict[str, float] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
+    expired: list[dict[str, Any]] = field(default_factory=list)
     target_rows: int | None = None
     halted: ErrorInfo | None = None
 
@@ -87,8 +89,19 @@ class RunSummary:
             seconds=round(self.seconds + later.seconds, 3),
             steps={name: round(value, 4) for name, value in steps.items()},
             errors=dict(Counter(self.errors) + Counter(later.errors)),
+            expired=[*self.expired, *later.expired],
             target_rows=later.target_rows if later.target_rows is not None else self.target_rows,
             halted=later.halted or self.halted,
+        )
+
+    def line(self) -> str:
+        """The run in one line of a log."""
+        records = self.records
+        return (
+            f"{self.pipeline}, epoch {self.epoch}: {self.batches:,} batches; {records.read:,} records read, "
+            f"{records.delivered:,} delivered, {records.filtered:,} filtered, {records.dead_lettered:,} dead-lettered "
+            f"in {self.seconds:.1f} s ({records.read / max(self.seconds, 1e-9):,.0f} records/s); "
+            f"{self.retried:,} retries; lag {sum(self.lag.values()):,}; {', '.join(self.route) or 'under way'}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -108,6 +121,7 @@ class RunSummary:
             "seconds": round(self.seconds, 3),
             "seconds_by_step": self.steps,
             "errors": self.errors,
+            "expired": self.expired,
             "target_rows": self.target_rows,
             "halted": self.halted.to_json() if self.halted else None,
         }

@@ -34,7 +34,6 @@ _PAUSE = 0.05
 _WAVE_SECONDS = 10.0
 _REVIVALS = 10
 """How often a run starts Spark again: enough for two batches that kill it before they are held."""
-
 _KEPT = "Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again."
 _SENT = "At most once: what was being sent counts as sent. Remove the cause and run again for what follows."
 
@@ -82,6 +81,7 @@ class Waves:
         while time.monotonic() < deadline:
             self._run.check()
             self._run.apply_intents()
+            self._run.measure()
             if self._plan_on and self._run.more:
                 self._run.plan()
             candidates = self._candidates()
@@ -126,6 +126,7 @@ class Waves:
         wave = Wave(self._number, packed, self._cadence.at_least_every or _WAVE_SECONDS)
         started = time.monotonic()
         self._settlements.opened(keys)
+        self._run.measuring.begun(len(keys))
         try:
             with self._run.step("spark"):
                 outcomes = self._engine.run(wave, self._settlements.look)
@@ -144,8 +145,7 @@ class Waves:
             self._settle(outcomes, started)
 
     def _start(self) -> None:
-        pipeline = self._pipeline
-        setup = self._run.setup
+        pipeline, setup = self._pipeline, self._run.setup
         shape = self._run.source.shape()
         if pipeline.transform.trivial:
             self._run.sink.fits(shape.columns)
@@ -155,6 +155,7 @@ class Waves:
                 SinkContext(setup.sink_id, pipeline.name, self._run.epoch),
                 shape,
                 {name: setup.connections(name) for name in pipeline.connections},
+                setup.packed_function,
             )
         )
         self._run.summary.spark_started = True
@@ -203,8 +204,7 @@ class Waves:
         self._count(outcomes, settlement)
         seconds = time.monotonic() - started
         read = sum(outcome.receipt.counts.read for outcome in outcomes if outcome.receipt is not None)
-        attempted = sum(outcome.outcome is not AttemptOutcome.NOT_ATTEMPTED for outcome in outcomes)
-        self._limit = max(_LEAST, 2 * attempted)
+        self._limit = max(_LEAST, 2 * sum(outcome.outcome is not AttemptOutcome.NOT_ATTEMPTED for outcome in outcomes))
         log.info(
             "Wave %d of %s: %d of %d batches got their verdict, %s records in %.1f s (%s records/s), checkpoint %s",
             self._number,
@@ -227,7 +227,8 @@ class Waves:
 
     def _count(self, outcomes: Sequence[Outcome], settlement: Settlement) -> None:
         summary = self._run.summary
-        summary.settled(settlement.acked)
+        self._run.settled(settlement.acked)
+        self._run.measuring.ended(outcomes, settlement.decisions.values())
         for outcome in outcomes:
             summary.erred(outcome.letters)
             if outcome.error is not None:
@@ -258,7 +259,8 @@ class Waves:
             limit=self._pipeline.retry.rounds,
             window=self._run.window,
         )
-        self._run.summary.settled(settlement.acked)
+        self._run.settled(settlement.acked)
+        self._run.measuring.failed(len(wave.tasks) - self._settlements.done - len(settlement.acked))
         self._run.summary.erred({error.type.value: 1})
         if self._at_most_once:
             acked = {receipt.key for receipt in settlement.acked}

@@ -1,6 +1,8 @@
-"""A lane where there is no transform: reads and delivers in one process, so no record crosses the JVM.
+"""A lane that needs no Spark SQL: reads and delivers in one process, so no record crosses the JVM.
 
-It reads one batch ahead, in a thread: while the sink's commit waits for its disk, the source is at work.
+There is no transform, or it only decodes JSON. A batch with a record that is not plain is put off then, and done again
+through the JVM (see ``plain.py``). The lane reads one batch ahead, in a thread: while the sink's commit waits for its
+disk, the source is at work.
 """
 
 from __future__ import annotations
@@ -12,37 +14,42 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.protocols import Reader
 from airflow_provider_ckpt.core.batch import Instruction
-from airflow_provider_ckpt.core.wave import BatchTask, Wave
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.delivery import Lane, outcome_rows
 from airflow_provider_ckpt.spark.failures import info_of
 from airflow_provider_ckpt.spark.gathering import Gathered
 from airflow_provider_ckpt.spark.reading import lanes_of
+from airflow_provider_ckpt.spark.traces import Question
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.spark.job import Job
+    from airflow_provider_ckpt.spark.plain import Plain
 
 
-def copy_lane(job: Job, wave: Wave, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def copy_lane(
+    job: Job, wave: Wave, schema: pa.Schema, plain: Plain | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """For ``mapInArrow``: the outcomes of the lane's batches.
 
-    :param schema: of the source's columns, for a batch that has no records
+    :param schema: of the columns to deliver, for a batch that has no records
+    :param plain: which records there must be alone, where they are to be decoded
     """
     for _, tasks in lanes_of(wave, batches):
         started = time.monotonic()
-        lane = Lane(job, transformed=False)
-        ahead = _Ahead(job, tasks, schema.empty_table())
-        outcomes = []
+        lane = Lane(job, transformed=plain is not None)
+        ahead = _Ahead(job, tasks, schema.empty_table(), plain)
+        outcomes: list[Outcome | Question] = []
         try:
             for index, task in enumerate(tasks):
                 late = index > 0 and time.monotonic() - started > wave.seconds
                 if late or lane.stopped(task):
-                    gathered = Gathered(schema.empty_table(), read=c.NOT_ATTEMPTED)
+                    gathered: Gathered | None = Gathered(schema.empty_table(), read=c.NOT_ATTEMPTED)
                 else:
                     gathered = ahead.take(index)
-                outcomes.append(lane.deliver(task, gathered))
+                outcomes.append(lane.put_off(Question(task.key)) if gathered is None else lane.deliver(task, gathered))
         finally:
             ahead.close()
             lane.close()
@@ -53,26 +60,31 @@ class _Ahead:
     """Reads batches in a thread of its own, over a connection of its own: the one asked for, and then the next.
 
     :param nothing: the records of a batch that has none
+    :param plain: as :func:`copy_lane` takes it
     """
 
-    def __init__(self, job: Job, tasks: Sequence[BatchTask], nothing: pa.Table) -> None:
+    def __init__(self, job: Job, tasks: Sequence[BatchTask], nothing: pa.Table, plain: Plain | None) -> None:
         self._job = job
         self._tasks = tasks
         self._nothing = nothing
+        self._plain = plain
         self._traced = job.pipeline.dead_letter_queue.include_stack_trace
         self._reader: Reader | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckpt-read")
-        self._next: tuple[int, Future[Gathered]] | None = None
+        self._next: tuple[int, Future[Gathered | None]] | None = None
 
-    def take(self, index: int) -> Gathered:
-        """The records of a batch, or why they could not be read; begins to read the batch after it."""
+    def take(self, index: int) -> Gathered | None:
+        """The records of a batch, or why they could not be read; None where Spark must decode them.
+
+        Begins to read the batch after it.
+        """
         expected, reading = self._next or (index, self._pool.submit(self._read, index))
         if expected != index:
             reading = self._pool.submit(self._read, index)
         gathered = reading.result()
         following = index + 1
         self._next = None
-        if following < len(self._tasks) and gathered.failure is None:
+        if following < len(self._tasks) and (gathered is None or gathered.failure is None):
             self._next = (following, self._pool.submit(self._read, following))
         return gathered
 
@@ -82,7 +94,7 @@ class _Ahead:
         if self._reader is not None:
             self._reader.close()
 
-    def _read(self, index: int) -> Gathered:
+    def _read(self, index: int) -> Gathered | None:
         import pyarrow as pa
 
         task = self._tasks[index]
@@ -90,8 +102,13 @@ class _Ahead:
             return Gathered(self._nothing)
         try:
             self._reader = self._reader or self._job.reader()
-            records = list(self._reader.read(task))
+            records = []
+            for found in self._reader.read(task):
+                rows = found if self._plain is None else self._plain.rows(found)
+                if rows is None:
+                    return None
+                records.append(rows)
         except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes an outcome
             return Gathered(self._nothing, failure=info_of(error, traced=self._traced))
-        rows = pa.Table.from_batches(records) if records else self._nothing
-        return Gathered(rows, rows.num_rows)
+        table = pa.Table.from_batches(records) if records else self._nothing
+        return Gathered(table, table.num_rows)

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import originals
+from airflow_provider_ckpt.spark import function, originals
 from airflow_provider_ckpt.spark.again import executed_before
 from airflow_provider_ckpt.spark.failures import info_of
 from airflow_provider_ckpt.spark.gathering import Gathered, Gathering
@@ -31,6 +31,7 @@ from airflow_provider_ckpt.spark.traces import TRACES, Question
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_ckpt.spark.function import Function
     from airflow_provider_ckpt.spark.job import Job
 
 
@@ -44,12 +45,15 @@ class Lane:
     """One lane's delivery: its writer, a reader for originals, and which partitions have failed.
 
     :param transformed: whether the rows went through a transform, so that originals must be read again
+    :param returns: the columns that the transform's own function gives, where it has one
     """
 
-    def __init__(self, job: Job, *, transformed: bool) -> None:
+    def __init__(self, job: Job, *, transformed: bool, returns: pa.Schema | None = None) -> None:
         self._job = job
         self._pipeline = job.pipeline
         self._transformed = transformed
+        self._returns = returns
+        self._function: Function | None = None
         self._refuses = self._pipeline.delivery == "at_most_once" and executed_before()
         self._policy = self._pipeline.policy
         self._traced = self._pipeline.dead_letter_queue.include_stack_trace
@@ -82,9 +86,13 @@ class Lane:
         """What must be known of a batch's rejected records before it is delivered; see ``traces.py``."""
         if not self._traced or gathered.rejected is None or TRACES in task.detail or self.stopped(task):
             return None
+        return self.put_off(Question.about(task, gathered.rejected))
+
+    def put_off(self, question: Question) -> Question:
+        """Let a batch be done again, and where order counts those after it wait."""
         if self._pipeline.pinned:
-            self._asking.add(task.key.partition)
-        return Question.about(task, gathered.rejected)
+            self._asking.add(question.key.partition)
+        return question
 
     def deliver(self, task: BatchTask, gathered: Gathered) -> Outcome:
         """Carry out a batch's instruction and say what became of it."""
@@ -113,6 +121,8 @@ class Lane:
             left_out = originals.left_out(self.reader, task)
             gathered.letters += left_out
             gathered.read += len(left_out)
+        if task.instruction is Instruction.DELIVER and self._returns is not None:
+            self._apply_function(task, gathered, self._returns)
         if task.instruction is Instruction.DELIVER:
             found = len(gathered.letters)
             gathered.letters = letters_left(gathered.letters, task, self._policy)
@@ -135,6 +145,17 @@ class Lane:
             rest = without(gathered.rows, skipped)
             gathered.filtered += gathered.rows.num_rows - rest.num_rows
             gathered.rows = rest
+
+    def _apply_function(self, task: BatchTask, gathered: Gathered, returns: pa.Schema) -> None:
+        """The last step of the transform: the user's own function."""
+        self._function = self._function or self._job.transform_function()
+        assert self._function is not None
+        applied = function.apply(self._function, gathered.rows, returns, traced=self._traced)
+        gathered.rows = applied.rows
+        gathered.filtered += applied.filtered
+        if applied.errors:
+            raw = self._job.shape.raw
+            gathered.letters += originals.reread(self.reader, task, applied.errors, raw=raw)
 
     def _original(
         self, task: BatchTask, gathered: Gathered, skipped: dict[int, ErrorInfo]
@@ -164,23 +185,28 @@ class Lane:
         return replace(outcome, seconds=round(seconds, 4))
 
 
-def deliver_lane(job: Job, wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def deliver_lane(
+    job: Job, wave: Wave, returns: pa.Schema | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """For ``mapInArrow`` behind the transform: outcomes of the lane that the records' markers belong to.
 
     A Spark task may get several lanes in turn, or none.
+
+    :param returns: see :class:`Lane`
     """
     lanes: dict[int, Lane] = {}
+    carried = job.pipeline.source.carried
     gathering = Gathering()
     try:
         for batch in batches:
             for piece in gathering.split(batch):
                 if piece.lane not in lanes:
-                    lanes[piece.lane] = Lane(job, transformed=True)
+                    lanes[piece.lane] = Lane(job, transformed=True, returns=returns)
                 lane = lanes[piece.lane]
                 gathering.add(piece)
                 if piece.ends:
                     task = wave.lanes[piece.lane][piece.index]
-                    gathered = gathering.take(lane.reader, task, raw=job.shape.raw)
+                    gathered = gathering.take(lane.reader, task, job.shape, carried=carried)
                     yield outcome_rows([lane.question(task, gathered) or lane.deliver(task, gathered)])
     finally:
         for lane in lanes.values():

@@ -8,15 +8,13 @@ from dataclasses import replace
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
 
 
-def info_of(error: Exception, *, traced: bool) -> ErrorInfo:
+def info_of(error: Exception, *, traced: bool, otherwise: ErrorType = ErrorType.GENERIC) -> ErrorInfo:
     """An error that a lane met, as data; one that nothing foresaw halts, with its type in the message.
 
+    :param otherwise: the type of what is none of ours
     :param traced: with the traceback: its frames, but no message of another error, for that may hold a secret
     """
-    if isinstance(error, CkptError):
-        info = error.info
-    else:
-        info = ErrorInfo(ErrorType.GENERIC, f"{type(error).__name__}: {error}")
+    info = error.info if isinstance(error, CkptError) else ErrorInfo(otherwise, f"{type(error).__name__}: {error}")
     return replace(info, trace=_frames(error, info)) if traced else info
 
 

@@ -6,19 +6,22 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from airflow_provider_ckpt.connectors.content import DeadLetter
-from airflow_provider_ckpt.connectors.protocols import POSITION, Reader
+from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Reader
+from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import originals
+from airflow_provider_ckpt.spark import originals, packing
 from airflow_provider_ckpt.spark.texts import unreadable_texts
 from airflow_provider_ckpt.spark.traces import TRACES
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_ckpt.connectors.protocols import Shape
 
 
 @dataclass(slots=True)
@@ -30,7 +33,7 @@ class Gathered:
     :param letters: rejected by the transform
     :param filtered: left out by ``where``
     :param failure: why reading failed
-    :param rejected: what the letters were made of
+    :param rejected: position, verdict, message and original of the records that the transform rejected
     """
 
     rows: pa.Table
@@ -46,9 +49,8 @@ class Piece:
 
     def __init__(self, records: pa.RecordBatch) -> None:
         self.records = records
-        self.lane: int = records.column(c.LANE)[0].as_py()
-        self.index: int = records.column(c.BATCH)[0].as_py()
-        self.ends: bool = records.column(c.READ)[-1].is_valid
+        self.lane, self.index = c.lane_and_index(records.column(c.BATCH)[0].as_py())
+        self.ends: bool = records.column(c.MARK)[-1].is_valid
 
 
 class Gathering:
@@ -63,8 +65,8 @@ class Gathering:
             return
         import numpy as np
 
-        index = batch.column(c.BATCH).to_numpy(zero_copy_only=False)
-        cuts = np.flatnonzero(index[1:] != index[:-1]) + 1
+        number = batch.column(c.BATCH).to_numpy(zero_copy_only=False)
+        cuts = np.flatnonzero(number[1:] != number[:-1]) + 1
         edges = [0, *cuts.tolist(), batch.num_rows]
         for start, end in pairwise(edges):
             yield Piece(batch.slice(start, end - start))
@@ -73,17 +75,24 @@ class Gathering:
         """Keep a piece until its batch is whole."""
         self._pieces.append(piece.records)
 
-    def take(self, reader: Reader, task: BatchTask, *, raw: bool) -> Gathered:
-        """The batch that is whole now, by verdict."""
+    def take(self, reader: Reader, task: BatchTask, shape: Shape, *, carried: bool) -> Gathered:
+        """The batch that is whole now, by verdict.
+
+        :param carried: whether each record has its original with it, which the reader is to give out again; then those
+            of a batch that is to be rejected are here, too, and are nothing but that
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         table = pa.Table.from_batches(self._pieces)
         self._pieces = []
-        marker = table.slice(table.num_rows - 1)
+        mark = json.loads(table.column(c.MARK)[-1].as_py())
         table = table.slice(0, table.num_rows - 1)
-        read = marker.column(c.READ)[0].as_py()
-        failure = marker.column(c.FAILURE)[0].as_py()
+        if carried:
+            held = [originals.unpacked(batch) for batch in table.to_batches() if batch.num_rows]
+            cast("CarriedReader", reader).hold(task, held)
+            if task.instruction is Instruction.REJECT:
+                table = table.slice(0, 0)
         verdict = table.column(c.VERDICT)
         good = verdict.null_count == table.num_rows
         outputs = [name for name in table.column_names if name not in _CONTROL]
@@ -93,15 +102,29 @@ class Gathering:
             bad = table.filter(pc.is_valid(verdict))
             is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
             filtered = pc.sum(is_filtered).as_py() or 0
-            wrong = bad.filter(pc.invert(is_filtered)).select([POSITION, c.VERDICT, c.MESSAGE, c.ORIGINAL])
-            rejected = wrong if wrong.num_rows else None
-            letters = originals.of_rejected(reader, task, wrong, task.detail.get(TRACES, {}), raw=raw)
+            rejected = _rejected(bad.filter(pc.invert(is_filtered)), shape) if filtered < bad.num_rows else None
+            if rejected is not None:
+                letters = originals.of_rejected(reader, task, rejected, task.detail.get(TRACES, {}), raw=shape.raw)
         garbled = unreadable_texts(rows)
         if garbled:
-            letters += originals.reread(reader, task, garbled, raw=raw)
+            letters += originals.reread(reader, task, garbled, raw=shape.raw)
             rows = rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(garbled), pa.int64()))))
-        why = ErrorInfo.from_json(json.loads(failure)) if failure else None
-        return Gathered(rows, read, letters, filtered, why, rejected)
+        why = ErrorInfo.from_json(mark["failure"]) if mark["failure"] else None
+        return Gathered(rows, mark["read"], letters, filtered, why, rejected)
 
 
-_CONTROL = frozenset({*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL})
+def _rejected(records: pa.Table, shape: Shape) -> pa.Table:
+    """Position, verdict, message and original of rejected records."""
+    import pyarrow as pa
+
+    verdicts, messages = [], []
+    for verdict in records.column(c.VERDICT).to_pylist():
+        kind, _, message = verdict.partition(" ")
+        verdicts.append(kind)
+        messages.append(message)
+    original = packing.unpacked(pa.concat_arrays(records.column(c.ORIGINAL).chunks), shape)
+    columns = [records.column(POSITION), pa.array(verdicts), pa.array(messages), original]
+    return pa.Table.from_arrays(columns, [POSITION, c.VERDICT, originals.MESSAGE, c.ORIGINAL])
+
+
+_CONTROL = frozenset({*c.CONTROL, c.VERDICT, c.ORIGINAL})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import Committer, Connection, Reader, Shape, Sink, SinkContext, Writer
+from airflow_provider_ckpt.spark.function import Function, named, unpack
 from airflow_provider_ckpt.spark.letters import LetterReader
 
 if TYPE_CHECKING:
@@ -22,12 +24,14 @@ class Job:
     :param context: whose receipts the sink writes
     :param shape: what the source's readers yield
     :param connections: by connection id, passwords included; never logged
+    :param function: the transform's function where it is a task's own, as ``function.pack`` gave it
     """
 
     document: Mapping[str, Any]
     context: SinkContext
     shape: Shape
     connections: Mapping[str, Connection] = field(repr=False)
+    function: bytes | None = field(default=None, repr=False)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -53,6 +57,16 @@ class Job:
         pipeline = self.pipeline
         return registry.open_committer(pipeline, self._connection(pipeline.sink.connection), self.context)
 
+    def transform_function(self) -> Function | None:
+        """The transform's function, None if it has none.
+
+        :raises InvalidTransformError: if it cannot be imported
+        """
+        path = self.pipeline.transform.python
+        if self.function is not None:
+            return unpack(self.function)
+        return named(path) if path else None
+
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict that holds the passwords: for a file of mode 0600 only."""
         return {
@@ -60,6 +74,7 @@ class Job:
             "context": [self.context.ledger, self.context.pipeline, self.context.epoch],
             "shape": {"raw": self.shape.raw, "columns": [list(column) for column in self.shape.columns]},
             "connections": {name: connection.to_json() for name, connection in self.connections.items()},
+            "function": base64.b64encode(self.function).decode() if self.function is not None else None,
         }
 
     @classmethod
@@ -71,6 +86,7 @@ class Job:
             SinkContext(*data["context"]),
             Shape(data["shape"]["raw"], columns),
             {name: Connection.from_json(item) for name, item in data["connections"].items()},
+            base64.b64decode(data["function"]) if data["function"] is not None else None,
         )
 
     def _sink(self) -> Sink:

@@ -6,15 +6,15 @@ A batch of a replay names them in its task; any other batch is read from the sou
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.connectors.content import DeadLetter
 from airflow_provider_ckpt.connectors.letters import kept
-from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, Shape, Sink
+from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Reader, Shape, Sink
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.letters import Letters, Placed
 
@@ -65,6 +65,11 @@ class LetterReader:
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """The task's records; those of letters that cannot be made a record again are left out."""
         return self._records(task) if replays(task) else self._reader.read(task)
+
+    def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
+        """For a source that Spark itself reads: take the records of a batch; those of a replay are in the sink."""
+        if not replays(task):
+            cast("CarriedReader", self._reader).hold(task, records)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """Where a record came from; of a letter, what it said of that already."""

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.core.wave import BatchTask
 
+MESSAGE = "__message"
+"""string: why a record was rejected."""
+
 
 def letter(
     reader: Reader, task: BatchTask, position: int, record: Mapping[str, Any] | None, error: ErrorInfo, *, raw: bool
@@ -51,18 +54,23 @@ def of_rejected(
     :param rejected: position, verdict, message and original, of each
     :param traces: by position, what raised
     """
-    import pyarrow as pa
-
     found = []
     for batch in rejected.to_batches():
-        original = batch.column(c.ORIGINAL)
-        names = [field.name for field in original.type]
-        records = pa.RecordBatch.from_arrays([batch.column(POSITION), *original.flatten()], [POSITION, *names])
-        verdicts, messages = (batch.column(name).to_pylist() for name in (c.VERDICT, c.MESSAGE))
+        records = unpacked(batch)
+        verdicts, messages = (batch.column(name).to_pylist() for name in (c.VERDICT, MESSAGE))
         for (position, record), verdict, message in zip(_records(records), verdicts, messages, strict=True):
             error = ErrorInfo(ErrorType(verdict), message or "", trace=traces.get(str(position)))
             found.append(letter(reader, task, position, record, error, raw=raw))
     return found
+
+
+def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Records as the source gave them, out of the column that keeps them beside what became of them."""
+    import pyarrow as pa
+
+    original = batch.column(c.ORIGINAL)
+    names = [field.name for field in original.type]
+    return pa.RecordBatch.from_arrays([batch.column(POSITION), *original.flatten()], [POSITION, *names])
 
 
 def of_all(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:

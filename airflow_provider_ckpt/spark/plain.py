@@ -1,16 +1,19 @@
-"""Tells most JSON records from the rest at a glance: those that are just what the schema says, written plainly.
+"""Tells most JSON records from the rest at a glance, those that are just what the schema says, and decodes them.
 
 A plain record is one flat object of the schema's fields, each once and in the schema's order, of texts without escapes,
-numbers of few digits, truth values and nulls. Such a record is strict JSON, and ``from_json`` takes it as it is meant,
-so nothing else needs to be asked of it. All records of an Arrow batch are looked at in one pass, by one expression that
-never backtracks; what is not plain is asked everything in the transform.
+numbers of few digits, truth values and nulls. Such a record is strict JSON, and every parser takes it alike, so Arrow
+decodes it before Spark sees it, several times as fast as ``from_json``. All records of an Arrow batch are looked at in
+one pass, by one expression that never backtracks; what is not plain is decoded, and asked everything, in the transform.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.spark.columns import CORRUPT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,46 +23,128 @@ _SPACE = "[ \t]*"
 _TEXT = r'"[^"\\\x00-\x1f\x7f]*"'
 _DATE = r"[1-9][0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])"
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_ZONE = r"(?:Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9])"
+_FRACTION = r"(?:0|-?[1-9][0-9]{0,14}|-?(?:0|[1-9][0-9]{0,14})\.[0-9]{1,17})"
 _VALUES = {
     "string": _TEXT,
     "boolean": "true|false",
     "smallint": "-?(?:0|[1-9][0-9]{0,3})",
     "int": "-?(?:0|[1-9][0-9]{0,8})",
     "bigint": "-?(?:0|[1-9][0-9]{0,17})",
-    "float": r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,17})?",
-    "double": r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,17})?",
+    "float": _FRACTION,
+    "double": _FRACTION,
     "date": f'"{_DATE}"',
-    "timestamp": f'"{_DATE}T{_TIME}(?:Z|[+-][01][0-9]:[0-5][0-9])"',
+    "timestamp": f'"{_DATE}T{_TIME}{_ZONE}"',
 }
-"""Of each Spark SQL type the values of which ``from_json`` can alter nothing, whatever else they might be taken for."""
+"""Of each Spark SQL type the values that mean one thing only, whatever else they might be taken for."""
 
 _NAME = re.compile("[A-Za-z0-9_ .-]+")
 _LONGEST = 4_000
 """Characters of an expression: from about 6,000 on its states outgrow RE2's memory, and it takes 30 times as long."""
 
 
-def pattern(fields: Iterable[StructField]) -> str | None:
-    """An expression (RE2, over bytes) that matches plain records of a schema; None where the schema has none.
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """What plain records of a schema look like.
 
-    :param fields: the schema's
+    :param expression: RE2, over bytes
+    :param fields: name and Spark SQL type of each
     """
-    members = []
-    for field in fields:
-        value = _VALUES.get(field.dataType.simpleString())
-        if value is None or not _NAME.fullmatch(field.name):
+
+    expression: str
+    fields: Sequence[tuple[str, str]]
+
+    @classmethod
+    def of(cls, fields: Iterable[StructField]) -> Plain | None:
+        """Those of a schema; None where it has none.
+
+        :param fields: the schema's
+        """
+        named = [(field.name, field.dataType.simpleString()) for field in fields]
+        if len(dict(named)) < len(named) or not all(_NAME.fullmatch(name) and kind in _VALUES for name, kind in named):
             return None
-        members.append(f'"{re.escape(field.name)}"{_SPACE}:{_SPACE}(?:{value}|null)')
-    expression = rf"\A\{{{_SPACE}{f'{_SPACE},{_SPACE}'.join(members)}{_SPACE}\}}\r?\z"
-    return expression if members and len(expression) <= _LONGEST else None
+        members = [f'"{re.escape(name)}"{_SPACE}:{_SPACE}(?:{_VALUES[kind]}|null)' for name, kind in named]
+        expression = rf"\A\{{{_SPACE}{f'{_SPACE},{_SPACE}'.join(members)}{_SPACE}\}}\r?\z"
+        return cls(expression, named) if members and len(expression) <= _LONGEST else None
+
+    @property
+    def kind(self) -> pa.StructType:
+        """Of what :meth:`decoded` gives: the fields, and like ``from_json`` one for the text of a corrupt record."""
+        import pyarrow as pa
+
+        fields = [pa.field(name, _arrow_type(kind)) for name, kind in self.fields]
+        return pa.struct([*fields, pa.field(CORRUPT, pa.string())])
+
+    def decoded(self, records: pa.Array) -> pa.StructArray:
+        """The plain records' fields; null for every other record.
+
+        :param records: binary
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kind = self.kind
+        found = pc.fill_null(pc.match_substring_regex(records, self.expression), False)
+        try:
+            columns = self._columns(records.filter(found))
+        except pa.ArrowInvalid:  # a text is not UTF-8: from_json finds out which
+            return pa.nulls(len(records), kind)
+        if found.false_count:
+            rank = pc.subtract(pc.cumulative_sum(found.cast(pa.int64())), 1)
+            columns = [column.take(pc.if_else(found, rank, None)) for column in columns]
+        columns.append(pa.nulls(len(records), pa.string()))
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pc.invert(found))
+
+    def rows(self, records: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Raw records as rows of position and fields, if all are plain.
+
+        :param records: position, then the source's columns
+        """
+        import pyarrow as pa
+
+        decoded = self.decoded(records.column("value"))
+        if decoded.null_count:
+            return None
+        names = [name for name, _ in self.fields]
+        columns = [records.column(0), *(decoded.field(at) for at in range(len(names)))]
+        return pa.RecordBatch.from_arrays(columns, [records.schema.names[0], *names])
+
+    def _columns(self, records: pa.Array) -> list[pa.Array]:
+        """The fields of records that all are plain.
+
+        :raises pyarrow.ArrowInvalid: if a text is not UTF-8
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from pyarrow import json
+
+        fields = list(self.kind)[:-1]
+        if not len(records):
+            return [pa.array([], field.type) for field in fields]
+        lines = pc.binary_join_element_wise(records, b"", b"\n").cast(pa.string())
+        _, offsets, data = lines.buffers()
+        size = memoryview(offsets).cast("i")[len(lines)]
+        as_text = (pa.types.is_date, pa.types.is_timestamp)
+        schema = [f.with_type(pa.string()) if any(told(f.type) for told in as_text) else f for f in fields]
+        table = json.read_json(
+            pa.BufferReader(data.slice(0, size)),
+            read_options=json.ReadOptions(use_threads=False, block_size=size + 1),
+            parse_options=json.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="error"),
+        )
+        return [table.column(field.name).combine_chunks().cast(field.type) for field in fields]
 
 
-def plain(values: pa.Array, expression: str) -> pa.Array:
-    """Which records match.
+def _arrow_type(kind: str) -> pa.DataType:
+    import pyarrow as pa
 
-    :param values: binary
-    :param expression: as :func:`pattern` gave it
-    :returns: boolean; null where the value is
-    """
-    import pyarrow.compute as pc
-
-    return pc.match_substring_regex(values, expression)
+    return {
+        "string": pa.string(),
+        "boolean": pa.bool_(),
+        "smallint": pa.int16(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", "UTC"),
+    }[kind]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.protocols import POSITION
@@ -12,7 +12,6 @@ from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.failures import info_of
-from airflow_provider_ckpt.spark.plain import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Reader
     from airflow_provider_ckpt.core.wave import BatchTask, Wave
     from airflow_provider_ckpt.spark.job import Job
+    from airflow_provider_ckpt.spark.plain import Plain
 
 
 def lanes_of(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[BatchTask]]]:
@@ -30,72 +30,78 @@ def lanes_of(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[in
 
 
 def read_lane(
-    job: Job, wave: Wave, schema: pa.Schema, pattern: str | None, batches: Iterator[pa.RecordBatch]
+    job: Job, wave: Wave, schema: pa.Schema, plain: Plain | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """For ``mapInArrow``: the records of the lane's batches, then a marker for each batch.
+
+    :param plain: which records the reader decodes itself, where the transform asks
+    """
+    for lane, _ in lanes_of(wave, batches):
+        yield from work_off(job, wave, lane, schema, plain, job.reader)
+
+
+def work_off(
+    job: Job,
+    wave: Wave,
+    lane: int,
+    schema: pa.Schema,
+    plain: Plain | None,
+    open_reader: Callable[[], Reader],
+    read: frozenset[Instruction] = frozenset({Instruction.DELIVER}),
+) -> Iterator[pa.RecordBatch]:
+    """The records of one lane's batches, then a marker for each batch.
 
     No batch is started once the wave's time is over; a batch that cannot be read says so in its marker and does not
     fail the lane.
 
-    :param pattern: which records are plain, where the transform asks
+    :param plain: which records the reader decodes itself, where the transform asks
+    :param read: whose records are asked for; any other batch is a marker alone
     """
     traced = job.pipeline.dead_letter_queue.include_stack_trace
-    for lane, tasks in lanes_of(wave, batches):
-        started = time.monotonic()
-        unreachable = False
-        reader: Reader | None = None
-        try:
-            for index, task in enumerate(tasks):
-                if unreachable or (index and time.monotonic() - started > wave.seconds):
-                    yield _marker(schema, lane, index, c.NOT_ATTEMPTED, None)
-                    continue
-                read, failure = 0, None
-                if task.instruction is Instruction.DELIVER:
-                    try:
-                        reader = reader or job.reader()
-                        for records in reader.read(task):
-                            read += records.num_rows
-                            yield _tagged(schema, lane, index, records, pattern)
-                    except CkptError as error:
-                        failure, unreachable = info_of(error, traced=traced), error.whole
-                    except Exception as error:  # noqa: BLE001  # the lane's boundary: it becomes the batch's outcome
-                        failure = info_of(error, traced=traced)
-                yield _marker(schema, lane, index, read, failure)
-        finally:
-            if reader is not None:
-                reader.close()
+    started = time.monotonic()
+    unreachable = False
+    reader: Reader | None = None
+    try:
+        for index, task in enumerate(wave.lanes[lane]):
+            if unreachable or (index and time.monotonic() - started > wave.seconds):
+                yield _marker(schema, lane, index, c.NOT_ATTEMPTED, None)
+                continue
+            count, failure = 0, None
+            if task.instruction in read:
+                try:
+                    reader = reader or open_reader()
+                    for records in reader.read(task):
+                        count += records.num_rows
+                        yield _tagged(schema, lane, index, records, plain)
+                except CkptError as error:
+                    failure, unreachable = info_of(error, traced=traced), error.whole
+                except Exception as error:  # noqa: BLE001  # the lane's boundary: it becomes the batch's outcome
+                    failure = info_of(error, traced=traced)
+            yield _marker(schema, lane, index, count, failure)
+    finally:
+        if reader is not None:
+            reader.close()
 
 
-def control_schema(*, plain: bool) -> list[pa.Field]:
+def control_schema(plain: Plain | None) -> list[pa.Field]:
     """The control columns as Arrow fields, in order.
 
-    :param plain: whether the reader tells which records are plain
+    :param plain: which records the reader decodes itself
     """
     import pyarrow as pa
 
-    fields = [
-        pa.field(c.LANE, pa.int32()),
-        pa.field(c.BATCH, pa.int32()),
-        pa.field(POSITION, pa.int64()),
-        pa.field(c.READ, pa.int64()),
-        pa.field(c.FAILURE, pa.string()),
-    ]
-    return [*fields, pa.field(c.PLAIN, pa.bool_())] if plain else fields
+    fields = [pa.field(c.BATCH, pa.int64()), pa.field(POSITION, pa.int64()), pa.field(c.MARK, pa.string())]
+    return fields if plain is None else [*fields, pa.field(c.PLAIN, plain.kind)]
 
 
-def _tagged(schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, pattern: str | None) -> pa.RecordBatch:
+def _tagged(schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, plain: Plain | None) -> pa.RecordBatch:
     import pyarrow as pa
 
     size = records.num_rows
-    control = [
-        pa.repeat(pa.scalar(lane, pa.int32()), size),
-        pa.repeat(pa.scalar(index, pa.int32()), size),
-        records.column(0),
-        pa.nulls(size, pa.int64()),
-        pa.nulls(size, pa.string()),
-    ]
-    if pattern is not None:
-        control.append(plain(records.column("value"), pattern))
+    batch = pa.repeat(pa.scalar(c.batch_number(lane, index), pa.int64()), size)
+    control = [batch, records.column(0), pa.nulls(size, pa.string())]
+    if plain is not None:
+        control.append(plain.decoded(records.column("value")))
     data = [_cast(column, schema.field(len(control) + at).type) for at, column in enumerate(records.columns[1:])]
     return pa.RecordBatch.from_arrays(control + data, schema=schema)
 
@@ -107,5 +113,5 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 def _marker(schema: pa.Schema, lane: int, index: int, read: int, failure: ErrorInfo | None) -> pa.RecordBatch:
     import pyarrow as pa
 
-    row = {c.LANE: lane, c.BATCH: index, c.READ: read, c.FAILURE: json.dumps(failure.to_json()) if failure else None}
-    return pa.RecordBatch.from_pylist([row], schema=schema)
+    mark = json.dumps({"read": read, "failure": failure and failure.to_json()})
+    return pa.RecordBatch.from_pylist([{c.BATCH: c.batch_number(lane, index), c.MARK: mark}], schema=schema)

@@ -20,6 +20,7 @@ from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import transform
+from airflow_provider_ckpt.spark.decoding import plain_records
 from airflow_provider_ckpt.spark.reading import control_schema
 from airflow_provider_ckpt.spark.sql import first_line
 
@@ -46,11 +47,12 @@ _MOST = 100
 class Question:
     """A batch that was put off.
 
-    :param records: positions, verdicts and original columns of the rejected ones, as far as they are to be evaluated
+    :param records: positions, verdicts and original columns of the rejected ones, as far as they are to be evaluated;
+        None where it only has to be done again, through the transform
     """
 
     key: BatchKey
-    records: pa.Table
+    records: pa.Table | None = None
 
     @classmethod
     def about(cls, task: BatchTask, rejected: pa.Table) -> Question:
@@ -60,6 +62,9 @@ class Question:
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict that cannot be taken for an outcome; :func:`told_apart` is its inverse."""
         import pyarrow as pa
+
+        if self.records is None:
+            return {_ASKS: self.key.to_json()}
 
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.records.schema) as stream:
@@ -74,20 +79,22 @@ def told_apart(rows: Sequence[str]) -> tuple[list[Outcome], list[Question]]:
     outcomes, questions = [], []
     for row in rows:
         data = json.loads(row)
-        if _ASKS in data:
+        if "records" in data:
             with pa.ipc.open_stream(base64.b64decode(data["records"])) as stream:
                 questions.append(Question(BatchKey.from_json(data[_ASKS]), stream.read_all()))
+        elif _ASKS in data:
+            questions.append(Question(BatchKey.from_json(data[_ASKS])))
         else:
             outcomes.append(Outcome.from_json(data))
     return outcomes, questions
 
 
 def again(
-    wave: Wave, outcomes: Sequence[Outcome], answers: Mapping[BatchKey, Mapping[str, str]], *, pinned: bool
+    wave: Wave, outcomes: Sequence[Outcome], answers: Mapping[BatchKey, Mapping[str, Any]], *, pinned: bool
 ) -> tuple[Wave, list[Outcome]]:
     """The wave of what was put off, and the outcomes that stand.
 
-    :param answers: of each batch that asked, what Spark said by position
+    :param answers: what each batch that asked gets to know, as additions to its task's detail
     :param pinned: whether batches that came after it in its partition waited for it
     """
     first = {key.partition: key.seq for key in sorted(answers, reverse=True)} if pinned else {}
@@ -99,7 +106,7 @@ def again(
     }
     lanes = [
         [
-            replace(task, detail={**task.detail, TRACES: answers[task.key]}) if task.key in answers else task
+            replace(task, detail={**task.detail, **answers.get(task.key, {})})
             for task in lane
             if task.key in answers or task.key in waited
         ]
@@ -109,11 +116,14 @@ def again(
     return rest, [outcome for outcome in outcomes if outcome.key not in waited]
 
 
-def answer(spark: SparkSession, job: Job, question: Question, schema: StructType) -> dict[str, str]:
+def answer(spark: SparkSession, job: Job, question: Question, schema: StructType) -> dict[str, Any]:
     """What Spark says of a batch's records, by position; nothing of one that fails by no error of Spark's.
 
     :param schema: of what readers yield
+    :returns: an addition to the detail of the batch's task
     """
+    if question.records is None:
+        return {}
     said = {}
     for number in range(question.records.num_rows):
         record = question.records.slice(number, 1)
@@ -123,7 +133,7 @@ def answer(spark: SparkSession, job: Job, question: Question, schema: StructType
             text = _said(_evaluated(spark, job, record, kind, schema))
         if text:
             said[str(record.column(POSITION)[0].as_py())] = text
-    return said
+    return {TRACES: said}
 
 
 def _evaluated(
@@ -134,7 +144,7 @@ def _evaluated(
 
     original = record.column(c.ORIGINAL).combine_chunks()
     original = original.chunk(0) if isinstance(original, pa.ChunkedArray) else original
-    control = [pa.nulls(1, field.type) for field in control_schema(plain=c.PLAIN in schema.names)]
+    control = [pa.nulls(1, field.type) for field in control_schema(plain_records(job.pipeline))]
     table = pa.Table.from_arrays([*control, *original.flatten()], schema.names)
     return transform.unguarded(spark.createDataFrame(table, schema), job.pipeline, job.shape, kind)
 

@@ -10,30 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.errors import (
-    ConfigError,
-    DslParseError,
-    ErrorType,
-    InvalidFilterError,
-    InvalidTransformError,
-)
+from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import strictness
-from airflow_provider_ckpt.spark.plain import pattern
-from airflow_provider_ckpt.spark.sql import aside, first_line, guard, is_name, literal, quote
+from airflow_provider_ckpt.spark import packing
+from airflow_provider_ckpt.spark.decoding import Check, decode, parser, raw
+from airflow_provider_ckpt.spark.projection import project, quoted, unusable
+from airflow_provider_ckpt.spark.sql import guard, is_name, literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.protocols import Shape
 
-_DECODED = "__decoded"
-_CORRUPT = "__corrupt"
-_VALID = "__valid"
-_TEXT = "__text"
-_ALTERED = "__altered"
 _WANTED = "__wanted"
 
 
@@ -41,77 +30,78 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
     """Give every record of ``frame`` a verdict, and the ones to deliver their output columns.
 
     :param frame: control columns, then the source's columns
-    :returns: control columns, :data:`VERDICT`, :data:`MESSAGE`, :data:`ORIGINAL`, then the output columns
-    :raises ConfigError: if an expression does not parse, names an unknown column, is nondeterministic, or needs other
-        records than its own
+    :returns: control columns, :data:`VERDICT`, :data:`ORIGINAL`, then the output columns
+    :raises ConfigError: if Spark cannot use an expression
     """
     transform = pipeline.transform
-    frame, names, checks, original = _columns(frame, pipeline, shape)
+    original = packing.packed(shape, raw if transform.decode else quote)
+    frame, names, checks = _columns(frame, pipeline, shape)
     outputs = dict(transform.select) if transform.select else {name: quote(name) for name in names}
-    _refuse_unfit(frame, pipeline, outputs)
 
-    branches = [f"WHEN {c.READ} IS NOT NULL THEN NULL"]
-    messages = []
-    for condition, verdict, message in checks:
-        branches.append(f"WHEN {condition} THEN {literal(verdict)}")
-        messages.append(f"WHEN {condition} THEN {literal(message)}")
+    branches = [f"WHEN {c.MARK} IS NOT NULL THEN NULL"]
+    branches += [f"WHEN {check.failed} THEN {_verdict(check.verdict, check.message)}" for check in checks]
     if transform.where:
         # One evaluation tells all: null where it raises, else as a text whether the record is wanted.
         wanted = f"try_to_binary(cast(coalesce(CAST(({transform.where}) AS BOOLEAN), false) AS string), 'utf-8')"
-        frame = _project(frame, [*_quoted(frame.columns), f"{wanted} AS {_WANTED}"], pipeline)
-        unwanted = f"{_WANTED} <> to_binary('true', 'utf-8')"
-        branches.append(f"WHEN {_WANTED} IS NULL THEN {literal(ErrorType.FILTER_EVALUATION)}")
-        branches.append(f"WHEN {unwanted} THEN {literal(c.FILTERED)}")
-        messages.append(f"WHEN {_WANTED} IS NULL THEN {literal('where failed: ' + transform.where)}")
-        messages.append(f"WHEN {unwanted} THEN NULL")
+        frame = project(frame, [*quoted(frame.columns), f"{wanted} AS {_WANTED}"], pipeline)
+        failed = _verdict(ErrorType.FILTER_EVALUATION, f"where failed: {transform.where}")
+        branches.append(f"WHEN {_WANTED} IS NULL THEN {failed}")
+        branches.append(f"WHEN {_WANTED} <> to_binary('true', 'utf-8') THEN {literal(c.FILTERED)}")
     risky = {name: f"({e})" for name, e in (transform.select or {}).items() if not is_name(e)}
     if risky:
-        branches.append(f"WHEN {guard(*risky.values())} THEN {literal(ErrorType.TRANSFORM_EVALUATION)}")
-        for name, expression in risky.items():
-            failed = literal(f"select {name} failed: {outputs[name]}")
-            messages.append(f"WHEN {guard(expression)} THEN {failed}")
+        branches.append(f"WHEN {guard(*risky.values())} THEN {_which(risky, outputs)}")
     verdict = "CASE " + " ".join(branches) + " END"
-    message = "CASE " + " ".join(messages) + " END" if messages else "CAST(NULL AS STRING)"
 
-    judged = _project(frame, [*_quoted(frame.columns), f"{verdict} AS {c.VERDICT}"], pipeline)
+    judged = project(frame, [*quoted(frame.columns), f"{verdict} AS {c.VERDICT}"], pipeline)
     rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
-    deliver = f"{c.READ} IS NULL AND {c.VERDICT} IS NULL"
-    return _project(
+    kept = f"{c.MARK} IS NULL" if pipeline.source.carried else rejected
+    deliver = f"{c.MARK} IS NULL AND {c.VERDICT} IS NULL"
+    return project(
         judged,
         [
-            *_quoted(c.CONTROL),
+            *quoted(c.CONTROL),
             c.VERDICT,
-            f"CASE WHEN {rejected} THEN {message} END AS {c.MESSAGE}",
-            f"CASE WHEN {rejected} THEN {original} ELSE {_blank(shape)} END AS {c.ORIGINAL}",
+            f"CASE WHEN {kept} THEN {original} ELSE {packing.nothing(shape)} END AS {c.ORIGINAL}",
             *(f"CASE WHEN {deliver} THEN ({e}) END AS {quote(name)}" for name, e in outputs.items()),
         ],
         pipeline,
     )
 
 
-def _blank(shape: Shape) -> str:
-    """SQL of no original at all.
+def _verdict(kind: str, message: str) -> str:
+    """SQL of a verdict; of a filtered record nobody asks why."""
+    return literal(kind if kind == c.FILTERED else f"{kind} {message}")
 
-    Where the source has lists, they are there and empty: Spark's Arrow writer walks over all null lists of a batch
-    again for every further row of it.
+
+def _which(risky: dict[str, str], outputs: dict[str, str]) -> str:
+    """SQL of the verdict that names the expression which failed.
+
+    In a lambda, since it is seldom evaluated (see :func:`~.sql.aside`).
     """
-    empty = {"array": "array()", "map": "map()"}
-    kinds = [kind.partition("<")[0].lower() for _, kind in shape.columns]
-    if not empty.keys() & set(kinds):
-        return "NULL"
-    columns = [
-        f"CAST({empty.get(short, 'NULL')} AS {kind}) AS {quote(name)}"
-        for short, (name, kind) in zip(kinds, shape.columns, strict=True)
-    ]
-    return f"struct({', '.join(columns)})"
+    failed = {
+        name: _verdict(ErrorType.TRANSFORM_EVALUATION, f"select {name} failed: {outputs[name]}") for name in risky
+    }
+    cases = " ".join(f"WHEN {guard(expression)} THEN {failed[name]}" for name, expression in risky.items())
+    return f"get(transform(array(0), unused -> CASE {cases} END), 0)"
 
 
-def plain_pattern(pipeline: Pipeline) -> str | None:
-    """Which raw records are plain (see ``plain.py``); None if the transform does not ask."""
-    transform = pipeline.transform
-    if transform.decode != "json" or transform.schema_ is None:
-        return None
-    return pattern(parse_schema(transform.schema_, pipeline.name).fields)
+def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> None:
+    """Refuse what cannot stand in a transform.
+
+    :param frame: as :func:`apply` takes it
+    :raises ConfigError: if an expression does not parse, names an unknown column, is nondeterministic, or needs other
+        records than its own
+    """
+    frame, _, _ = _columns(frame, pipeline, shape)
+    where = {"where": pipeline.transform.where} if pipeline.transform.where else {}
+    select = {f"select.{name}": expression for name, expression in (pipeline.transform.select or {}).items()}
+    for name, expression in {**where, **select}.items():
+        key = f"transform.{name}"
+        projected = project(frame, [f"({expression}) AS checked"], pipeline, key, analyse=True)
+        problem = _problem(frame, projected)
+        if problem:
+            what, hint = problem
+            raise unusable(key)(f"{key} {what}: {expression}", pipeline=pipeline.name, hint=hint)
 
 
 def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorType) -> Iterator[DataFrame]:
@@ -122,155 +112,31 @@ def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorTyp
     """
     transform = pipeline.transform
     if kind is ErrorType.MESSAGE_DESERIALIZATION and transform.decode:
-        parsed = _parser(pipeline, "cast(value AS string)", literal(transform.schema_ or ""), "'mode', 'FAILFAST'")
-        yield _project(frame, [f"{parsed} AS checked"], pipeline)
-    frame, _, _, _ = _columns(frame, pipeline, shape)
+        parsed = parser(pipeline, "cast(value AS string)", literal(transform.schema_ or ""), "'mode', 'FAILFAST'")
+        yield project(frame, [f"{parsed} AS checked"], pipeline)
+    frame, _, _ = _columns(frame, pipeline, shape)
     if kind is ErrorType.FILTER_EVALUATION and transform.where:
-        yield _project(frame, [f"CAST(({transform.where}) AS BOOLEAN) AS checked"], pipeline)
+        yield project(frame, [f"CAST(({transform.where}) AS BOOLEAN) AS checked"], pipeline)
     if kind is ErrorType.TRANSFORM_EVALUATION:
         for expression in (transform.select or {}).values():
-            yield _project(frame, [f"({expression}) AS checked"], pipeline)
+            yield project(frame, [f"({expression}) AS checked"], pipeline)
 
 
-def _columns(
-    frame: DataFrame, pipeline: Pipeline, shape: Shape
-) -> tuple[DataFrame, list[str], list[tuple[str, str, str]], str]:
-    """The columns that expressions may name, what is demanded of a record, and an expression for the original."""
-    original = "struct(" + ", ".join(quote(name) for name, _ in shape.columns) + ")"
-    if not pipeline.transform.decode:
-        names = [name for name, _ in shape.columns]
-        return frame, names, _null_checks(pipeline, names), original
-    # Out of the way: a column of the schema may well be called "value" too.
-    told = [name for name in frame.columns if name == c.PLAIN]
-    frame = _project(frame, [*_quoted([*c.CONTROL, *told]), f"{original} AS {c.ORIGINAL}"], pipeline)
-    return *_decode(frame, pipeline, shape), c.ORIGINAL
-
-
-def parse_schema(ddl: str, pipeline: str) -> StructType:
-    """The columns of a schema in Spark's DDL.
-
-    :raises ConfigError: if it does not parse
-    """
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
-
-    try:
-        parsed = StructType.fromDDL(ddl)
-        if not isinstance(parsed, StructType):
-            raise ConfigError(
-                f"transform.schema is one type, not columns: {ddl}",
-                pipeline=pipeline,
-                hint="Write it as Spark DDL, such as: id bigint, at timestamp.",
-            )
-    except PySparkException as error:
-        raise ConfigError(
-            f"transform.schema does not parse: {first_line(error)}",
-            pipeline=pipeline,
-            hint="Write it as Spark DDL, such as: id bigint, at timestamp.",
-        ) from error
-    return parsed
-
-
-def _decode(
-    frame: DataFrame, pipeline: Pipeline, shape: Shape
-) -> tuple[DataFrame, list[str], list[tuple[str, str, str]]]:
-    """Parse the original value into the schema's columns; the checks say which records are not what it promises.
-
-    What else the source gives (a message's key, headers and timestamp) can be named beside them, but is put out only
-    where ``select`` says so.
-    """
-    transform = pipeline.transform
-    assert transform.schema_ is not None
-    fields = parse_schema(transform.schema_, pipeline.name).fields
-    names = [item.name for item in fields]
-    text = _TEXT
-    frame = _project(frame, [*_quoted(frame.columns), f"cast({c.ORIGINAL}.value AS string) AS {_TEXT}"], pipeline)
-    schema = literal(f"{transform.schema_}, {_CORRUPT} string")
-    parsed = _parser(pipeline, text, schema, f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}'")
-    decoded = {name: f"{_DECODED}.{quote(name)}" for name in names}
-    if transform.decode == "json":
-        strict = strictness.of_json(text, list(decoded.values()))
-        what = "not one JSON object that fits the schema"
+def _columns(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFrame, list[str], list[Check]]:
+    """The columns that expressions may name, those put out where there is no ``select``, and what is demanded."""
+    if pipeline.transform.decode:
+        frame, names, checks = decode(frame, pipeline, shape)
     else:
-        strict = strictness.of_csv(text, len(names))
-        # What the parser itself cannot bear must never reach it.
-        bearable = strictness.bearable_csv(text, transform.delimiter, transform.schema_)
-        parsed = f"CASE WHEN {bearable} THEN {parsed} END"
-        what = "not a CSV record that fits the schema"
-    altered = strictness.altered(fields, decoded, text, delimiter=_delimiter(pipeline))
-    frame = _project(frame, [*_quoted(frame.columns), f"{parsed} AS {_DECODED}"], pipeline)
-    plain = f"coalesce({c.PLAIN}, false)" if c.PLAIN in frame.columns else "false"
-    frame = _project(frame, [*_quoted(frame.columns), f"{aside(altered, unless=plain)} AS {_ALTERED}"], pipeline)
-    lax = aside(f"NOT coalesce({strict}, false)", unless=plain)
-    valid = f"is_valid_utf8({text}) AND {_DECODED} IS NOT NULL AND {_DECODED}.{_CORRUPT} IS NULL"
-    taken = {"value", *(name.lower() for name in names)}
-    flat = _project(
-        frame,
-        [
-            *_quoted([name for name in frame.columns if name != _DECODED]),
-            f"coalesce({valid} AND NOT {_ALTERED} AND NOT {lax}, false) AS {_VALID}",
-            *(f"{value} AS {quote(name)}" for name, value in decoded.items()),
-            *(f"{c.ORIGINAL}.{quote(name)} AS {quote(name)}" for name, _ in shape.columns if name not in taken),
-        ],
-        pipeline,
-    )
-    skips_null = pipeline.error_handling.null_value_behavior == "skip"
-    checks = [
-        (
-            f"{c.ORIGINAL}.value IS NULL",
-            c.FILTERED if skips_null else str(ErrorType.MESSAGE_DESERIALIZATION),
-            "no value to decode (a tombstone)",
-        ),
-        (f"NOT {_VALID} AND NOT is_valid_utf8({text})", str(ErrorType.MESSAGE_DESERIALIZATION), "not valid UTF-8"),
-        (
-            f"NOT {_VALID} AND {_ALTERED}",
-            str(ErrorType.MESSAGE_DESERIALIZATION),
-            "a value that its column cannot hold as it is written",
-        ),
-        (f"NOT {_VALID}", str(ErrorType.MESSAGE_DESERIALIZATION), what),
-    ]
-    if transform.decode == "json" and pipeline.error_handling.missing_field_behavior != "null":
-        absent = " OR ".join(f"{quote(name)} IS NULL" for name in names)
-        wanted = "array(" + ", ".join(literal(name) for name in names) + ")"
-        lacking = f"size(array_except({wanted}, json_object_keys({text}))) > 0"
-        missing = aside(lacking, unless=f"{plain} OR NOT ({absent})")
-        skip = pipeline.error_handling.missing_field_behavior == "skip"
-        verdict = c.FILTERED if skip else str(ErrorType.JSON_PATH_NOT_FOUND)
-        checks.append((missing, verdict, "a field of the schema is missing"))
-    return flat, names, checks + _null_checks(pipeline, names)
+        names, checks = [name for name, _ in shape.columns], []
+    return frame, names, [*checks, *_null_checks(pipeline, names)]
 
 
-def _parser(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
-    """SQL that parses a text as the pipeline says."""
-    transform = pipeline.transform
-    if transform.decode == "json":
-        return f"from_json({text}, {schema}, map({options}, {strictness.JSON_DIALECT}))"
-    return f"from_csv({text}, {schema}, map({options}, {strictness.csv_dialect(transform.delimiter)}))"
-
-
-def _delimiter(pipeline: Pipeline) -> str | None:
-    """Of CSV's fields; None where a record is JSON."""
-    return pipeline.transform.delimiter if pipeline.transform.decode == "csv" else None
-
-
-def _null_checks(pipeline: Pipeline, names: list[str]) -> list[tuple[str, str, str]]:
+def _null_checks(pipeline: Pipeline, names: list[str]) -> list[Check]:
     behavior = pipeline.error_handling.null_value_behavior
     if behavior == "passthrough":
         return []
     verdict = c.FILTERED if behavior == "skip" else str(ErrorType.PROCESSING)
-    return [(" OR ".join(f"{quote(name)} IS NULL" for name in names), verdict, "a field is null")]
-
-
-def _refuse_unfit(frame: DataFrame, pipeline: Pipeline, outputs: dict[str, str]) -> None:
-    where = {"where": pipeline.transform.where} if pipeline.transform.where else {}
-    for name, expression in {**where, **{f"select.{n}": e for n, e in outputs.items()}}.items():
-        projected = _project(frame, [f"({expression}) AS checked"], pipeline, key=f"transform.{name}")
-        problem = _problem(frame, projected)
-        if problem:
-            what, hint = problem
-            raise _unusable(f"transform.{name}")(
-                f"transform.{name} {what}: {expression}", pipeline=pipeline.name, hint=hint
-            )
+    return [Check(" OR ".join(f"{quote(name)} IS NULL" for name in names), verdict, "a field is null")]
 
 
 def _problem(frame: DataFrame, projected: DataFrame) -> tuple[str, str] | None:
@@ -286,28 +152,3 @@ def _problem(frame: DataFrame, projected: DataFrame) -> tuple[str, str] | None:
         hint = "A record that is read again must give the same result; take such values from the source."
         return "is nondeterministic", hint
     return None
-
-
-def _project(frame: DataFrame, expressions: list[str], pipeline: Pipeline, key: str = "transform") -> DataFrame:
-    from pyspark.errors import ParseException, PySparkException
-
-    try:
-        projected = frame.selectExpr(*expressions)
-        projected.schema  # noqa: B018  # analysis happens here, on a Connect session too
-    except PySparkException as error:
-        kind = DslParseError if isinstance(error, ParseException) else _unusable(key)
-        raise kind(
-            f"{key} cannot be used: {first_line(error)}",
-            pipeline=pipeline.name,
-            hint="Correct the expression; the columns it may use are those of the source or of transform.schema.",
-        ) from error
-    return projected
-
-
-def _unusable(key: str) -> type[ConfigError]:
-    """The error of an expression that parses and cannot be used."""
-    return InvalidFilterError if key == "transform.where" else InvalidTransformError
-
-
-def _quoted(names: tuple[str, ...] | list[str]) -> list[str]:
-    return [quote(name) for name in names]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,9 +11,11 @@ from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import traces, transform
+from airflow_provider_ckpt.spark import jdbc, traces, transform
 from airflow_provider_ckpt.spark.copying import copy_lane
+from airflow_provider_ckpt.spark.decoding import plain_records
 from airflow_provider_ckpt.spark.delivery import deliver_lane
+from airflow_provider_ckpt.spark.projection import parse_schema
 from airflow_provider_ckpt.spark.reading import control_schema, read_lane
 from airflow_provider_ckpt.spark.sql import quote
 
@@ -20,7 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from airflow_provider_ckpt.core.errors import ErrorInfo
     from airflow_provider_ckpt.spark.job import Job
+    from airflow_provider_ckpt.spark.plain import Plain
 
 
 def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
@@ -30,7 +36,7 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
     :raises ConfigError: if the transform cannot be used; nothing was sent
     :raises pyspark.errors.PySparkException: if Spark lost a task; what became of the batches is unknown
     """
-    outcomes = _worked_off(spark, job, wave)
+    outcomes = _worked_off(spark, job, wave, direct=_direct(job))
     committer = job.committer()
     if committer is None:
         return outcomes
@@ -39,15 +45,59 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
     return [*others, *(committer.commit(staged) if staged else [])]
 
 
-def _worked_off(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
-    """The outcomes of all lanes, after whatever they asked for was found out."""
-    outcomes, questions = traces.told_apart([row[0] for row in _frame(spark, job, wave).collect()])
+def _worked_off(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> list[Outcome]:
+    """The outcomes of all lanes, after whatever they asked for was found out.
+
+    :param direct: whether lanes do without Spark SQL, as far as their records let them
+    """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        rows = _frame(spark, job, wave, direct=direct).collect()
+    except (PySparkException, Py4JJavaError) as error:  # the latter is what Spark does not translate
+        if not job.pipeline.source.carried:
+            raise
+        return _brought_down(spark, job, wave, jdbc.unread(job, error))
+    outcomes, questions = traces.told_apart([row[0] for row in rows])
     if not questions:
         return outcomes
-    schema = _reader_schema(job)
+    schema = reader_schema(job)
     answers = {question.key: traces.answer(spark, job, question, schema) for question in questions}
     rest, done = traces.again(wave, outcomes, answers, pinned=job.pipeline.pinned)
-    return [*done, *_worked_off(spark, job, rest)]
+    return [*done, *_worked_off(spark, job, rest, direct=False)]
+
+
+def _direct(job: Job) -> bool:
+    """Whether there is nothing that Spark SQL must do, if all records are plain, and lanes read by themselves."""
+    if job.pipeline.source.carried:
+        return False
+    transform = job.pipeline.transform
+    decodes_only = transform.decode and not (transform.where or transform.select or transform.python)
+    takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
+    return transform.trivial or bool(decodes_only and takes_nulls and plain_records(job.pipeline))
+
+
+def _brought_down(spark: SparkSession, job: Job, wave: Wave, error: ErrorInfo) -> list[Outcome]:
+    """The outcomes of a wave that the source's error ended, which may be the fault of one batch.
+
+    Each is worked off once more in a Spark job of its own, so that the error finds its batch and others get through;
+    what was delivered has its receipt. Not so where the source as a whole failed, or nothing may be sent twice.
+    """
+    if error.whole or len(wave.tasks) == 1 or job.pipeline.delivery == "at_most_once":
+        return [Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error) for task in wave.tasks]
+    deadline = time.monotonic() + wave.seconds
+    stopped: set[str] = set()
+    outcomes: list[Outcome] = []
+    for task in wave.tasks:
+        if outcomes and (task.key.partition in stopped or time.monotonic() > deadline):
+            outcomes.append(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
+            continue
+        found = _worked_off(spark, job, replace(wave, lanes=[[task]]), direct=False)
+        outcomes += found
+        if job.pipeline.pinned and any(outcome.outcome is AttemptOutcome.FAILED for outcome in found):
+            stopped.add(task.key.partition)
+    return outcomes
 
 
 def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
@@ -56,43 +106,58 @@ def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
     :raises ConfigError: if it cannot be used
     """
     pipeline = job.pipeline
-    if pipeline.transform.trivial:
-        return list(job.shape.columns)
-    empty = spark.createDataFrame([], _reader_schema(job))
+    if _direct(job):
+        plain = plain_records(pipeline)
+        return list(job.shape.columns if plain is None else plain.fields)
+    empty = spark.createDataFrame([], reader_schema(job))
+    transform.check(empty, pipeline, job.shape)
     judged = transform.apply(empty, pipeline, job.shape).schema.fields
-    control = {*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL}
+    control = {*c.CONTROL, c.VERDICT, c.ORIGINAL}
+    if pipeline.transform.returns is not None:
+        job.transform_function()
+        judged = parse_schema(pipeline.transform.returns, pipeline.name, "transform.returns").fields
     return [(found.name, found.dataType.simpleString()) for found in judged if found.name not in control]
 
 
-def _frame(spark: SparkSession, job: Job, wave: Wave) -> DataFrame:
+def _frame(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> DataFrame:
     lanes = spark.range(0, len(wave.lanes), 1, len(wave.lanes))
     outcome = f"{c.OUTCOME} string"
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    schema = _reader_schema(job)
+    schema = reader_schema(job)
     arrow = to_arrow_schema(schema, timezone="UTC")
-    if job.pipeline.transform.trivial:
-        records = _without_control(arrow)
-        return lanes.mapInArrow(partial(copy_lane, job, wave, records), outcome)
-    read = lanes.mapInArrow(partial(read_lane, job, wave, arrow, transform.plain_pattern(job.pipeline)), schema)
+    plain = plain_records(job.pipeline)
+    if direct:
+        return lanes.mapInArrow(partial(copy_lane, job, wave, _delivered(arrow, plain), plain), outcome)
+    read = jdbc.frame(spark, job, wave, schema) if job.pipeline.source.carried else None
+    if read is None:
+        read = lanes.mapInArrow(partial(read_lane, job, wave, arrow, plain), schema)
     judged = transform.apply(read, job.pipeline, job.shape)
-    return judged.mapInArrow(partial(deliver_lane, job, wave), outcome)
+    given = job.pipeline.transform.returns
+    returns = None
+    if given is not None:
+        returns = to_arrow_schema(parse_schema(given, job.context.pipeline, "transform.returns"), timezone="UTC")
+    return judged.mapInArrow(partial(deliver_lane, job, wave, returns), outcome)
 
 
-def _reader_schema(job: Job) -> StructType:
+def reader_schema(job: Job) -> StructType:
     """The control columns and the source's columns, as Spark types."""
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
 
-    control = control_schema(plain=transform.plain_pattern(job.pipeline) is not None)
+    control = control_schema(plain_records(job.pipeline))
     fields = [StructField(item.name, from_arrow_type(item.type)) for item in control]
     ddl = ", ".join(f"{quote(name)} {kind}" for name, kind in job.shape.columns)
-    return StructType(fields + transform.parse_schema(ddl, job.context.pipeline).fields)
+    return StructType(fields + parse_schema(ddl, job.context.pipeline).fields)
 
 
-def _without_control(schema: pa.Schema) -> pa.Schema:
-    """The position and the source's columns alone."""
-    for name in c.CONTROL:
-        if name != POSITION:
-            schema = schema.remove(schema.get_field_index(name))
-    return schema
+def _delivered(schema: pa.Schema, plain: Plain | None) -> pa.Schema:
+    """The position, and the columns that lanes deliver without Spark SQL.
+
+    :param schema: of what readers yield
+    """
+    import pyarrow as pa
+
+    at = schema.get_field_index(POSITION)
+    columns = list(schema)[len(c.CONTROL) :] if plain is None else list(plain.kind)[:-1]
+    return pa.schema([schema.field(at), *columns])

@@ -22,10 +22,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import transform
+from airflow_provider_ckpt.spark import transform, wave
 from airflow_provider_ckpt.spark.sql import literal, quote
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
@@ -58,27 +59,23 @@ JSON_SCHEMA = "id bigint, customer int, amount double, created_at string, status
 JSON_SELECT = {"id": "id", "customer": "customer", "cents": "cast(amount * 100 as bigint)", "status": "upper(status)"}
 
 
-def plain(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
+def plain(frame: DataFrame, pipeline: Pipeline, _: Shape) -> DataFrame:
     """The rival of :func:`airflow_provider_ckpt.spark.transform.apply`: the same columns, and nothing is caught."""
     declared = pipeline.transform
-    names = [name for name, _ in shape.columns]
-    original = "struct(" + ", ".join(map(quote, names)) + ")"
     if declared.decode:
         decoded = f"from_json(cast(value AS string), {literal(declared.schema_ or '')}, map('mode', 'FAILFAST'))"
-        frame = frame.selectExpr(*c.CONTROL, f"{original} AS {c.ORIGINAL}", f"{decoded} AS decoded")
-        original = c.ORIGINAL
-        frame = frame.selectExpr(*c.CONTROL, c.ORIGINAL, "decoded.*")
+        frame = frame.selectExpr(*c.CONTROL, f"{decoded} AS decoded")
+        frame = frame.selectExpr(*c.CONTROL, "decoded.*")
     wanted = f"coalesce(({declared.where}), false)"
     frame = frame.selectExpr(
         *map(quote, frame.columns),
-        f"CASE WHEN {c.READ} IS NULL AND NOT {wanted} THEN '{c.FILTERED}' END AS {c.VERDICT}",
+        f"CASE WHEN {c.MARK} IS NULL AND NOT {wanted} THEN '{c.FILTERED}' END AS {c.VERDICT}",
     )
-    deliver = f"{c.READ} IS NULL AND {c.VERDICT} IS NULL"
+    deliver = f"{c.MARK} IS NULL AND {c.VERDICT} IS NULL"
     return frame.selectExpr(
         *c.CONTROL,
         c.VERDICT,
-        f"CAST(NULL AS string) AS {c.MESSAGE}",
-        f"CASE WHEN false THEN {original} END AS {c.ORIGINAL}",
+        f"CAST(NULL AS string) AS {c.ORIGINAL}",
         *(f"CASE WHEN {deliver} THEN ({e}) END AS {quote(name)}" for name, e in (declared.select or {}).items()),
     )
 
@@ -86,13 +83,11 @@ def plain(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
 @contextmanager
 def isolation(way: str) -> Iterator[None]:
     """Run with the product's transform, or with the plain one."""
-    guarded = transform.apply
-    if way == WITHOUT:
-        transform.apply = plain
-    try:
+    if way == WITH:
         yield
-    finally:
-        transform.apply = guarded
+        return
+    with patch.object(transform, "apply", plain), patch.object(wave, "plain_records", return_value=None):
+        yield
 
 
 class Bench:

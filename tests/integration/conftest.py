@@ -10,6 +10,7 @@ import pytest
 
 from tests.chaos.havoc.ground import Ground
 from tests.formal.traces import complaints, recording
+from tests.services.jdbc import H2Server, drivers
 from tests.services.spark import local_session
 
 if TYPE_CHECKING:
@@ -18,10 +19,17 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A warm local session of two cores, set up as a pipeline's driver is."""
-    session = local_session()
+    """A warm local session of two cores, set up as a pipeline's driver is; it has the JDBC drivers, too."""
+    session = local_session({"spark.jars": ",".join(drivers())})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def h2() -> Iterator[H2Server]:
+    """H2 databases for the whole session."""
+    with H2Server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

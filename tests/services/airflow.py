@@ -1,4 +1,4 @@
-"""A real Airflow of the tests' own: API server, scheduler with the local executor, DAG processor, SQLite metadata.
+"""A real Airflow of the tests' own: API server, scheduler with the local executor, DAG processor, perhaps a triggerer.
 
 Each is a process in a session of its own, logging to a file in AIRFLOW_HOME; ``stop`` ends them all.
 """
@@ -34,7 +34,7 @@ _SETTINGS = {
     "CORE__LOAD_EXAMPLES": "False",
     "CORE__PARALLELISM": "4",
     "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
-    "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "5",
+    "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",  # a file that changes is parsed at once all the same
     "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
     "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
     "USAGE_DATA_COLLECTION__ENABLED": "False",
@@ -48,10 +48,19 @@ class AirflowServices:
     :param dags_folder: where the DAG files are
     :param env: further environment variables of every process (connections, say)
     :param triggerer: also start a triggerer, for deferrable tasks
+    :param metadata: the metadata database as an SQLAlchemy URL; a SQLite file in AIRFLOW_HOME without one
+    :param users: roles by user name, the administrator's first; without any, everybody is an administrator
     """
 
     def __init__(
-        self, home: Path, dags_folder: Path, env: Mapping[str, str] | None = None, *, triggerer: bool = False
+        self,
+        home: Path,
+        dags_folder: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        triggerer: bool = False,
+        metadata: str | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         self.home = home
         self.port = _free_port()
@@ -63,9 +72,14 @@ class AirflowServices:
             "API_AUTH__JWT_SECRET": secrets.token_hex(32),
             "CORE__DAGS_FOLDER": str(dags_folder),
             "CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
-            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+            "DATABASE__SQL_ALCHEMY_CONN": metadata or f"sqlite:///{home}/airflow.db",
             "SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(_free_port()),
         }
+        self.passwords = {name: secrets.token_hex(8) for name in users or {}}
+        if users:
+            settings["CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS"] = "False"
+            settings["CORE__SIMPLE_AUTH_MANAGER_USERS"] = ",".join(f"{name}:{role}" for name, role in users.items())
+            settings["CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"] = str(home / "passwords.json")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
         self.env = {
             **inherited,
@@ -77,7 +91,8 @@ class AirflowServices:
         }
         self._names = (*_SERVICES, "triggerer") if triggerer else _SERVICES
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._token = ""
+        self._sessions: set[int] = set()
+        self._tokens: dict[str, str] = {}
 
     # Life
 
@@ -87,22 +102,39 @@ class AirflowServices:
         :param seconds: how long to wait at most
         """
         self.home.mkdir(parents=True, exist_ok=True)
+        (self.home / "passwords.json").write_text(json.dumps(self.passwords))
         self.cli("db", "migrate")
         for name in self._names:
-            with (self.home / f"{name}.log").open("ab") as log:
-                self._processes[name] = subprocess.Popen(
-                    [sys.executable, "-m", "airflow", name],
-                    env=self.env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-        self._until(self._answers, seconds, "the API did not answer")
+            self.launch(name)
+        self.until(self._answers, seconds, "the API did not answer")
         return self
 
+    def launch(self, name: str) -> None:
+        """Start one service (again).
+
+        :param name: as ``airflow`` knows it: ``scheduler``, say
+        """
+        with (self.home / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "airflow", name],
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._processes[name] = process
+        self._sessions.add(process.pid)
+
+    def kill(self, name: str) -> int:
+        """SIGKILL one service, not the workers that it has forked: they live on as orphans; its process id."""
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
+        return process.pid
+
     def stop(self) -> None:
-        """End every service: TERM, and after 20 s KILL to its whole group."""
+        """End every service: TERM, and after 20 s KILL to all that it has started."""
         for process in self._processes.values():
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
@@ -110,10 +142,13 @@ class AirflowServices:
         for process in self._processes.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
+        for session in self._sessions:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(session, signal.SIGKILL)
+        for process in self._processes.values():
             process.wait()
         self._processes.clear()
+        self._sessions.clear()
 
     def __enter__(self) -> Self:
         try:
@@ -136,14 +171,16 @@ class AirflowServices:
             raise RuntimeError(f"airflow {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
         return done
 
-    def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, *, seconds: float = 180) -> str:
+    def trigger(
+        self, dag_id: str, conf: Mapping[str, Any] | None = None, *, seconds: float = 180, user: str | None = None
+    ) -> str:
         """Trigger a DAG, waiting first until it has been parsed, and return the run's id.
 
         :param seconds: how long to wait for the DAG at most
         """
-        self._until(lambda: self._parsed(dag_id), seconds, f"the DAG {dag_id} did not appear")
+        self.until(lambda: self._parsed(dag_id), seconds, f"the DAG {dag_id} did not appear")
         body = {"logical_date": datetime.now(UTC).isoformat(), "conf": dict(conf or {})}
-        run_id: str = self.api("POST", f"/dags/{quote(dag_id)}/dagRuns", body)["dag_run_id"]
+        run_id: str = self.api("POST", f"/dags/{quote(dag_id)}/dagRuns", body, user=user)["dag_run_id"]
         return run_id
 
     def wait(self, dag_id: str, run_id: str, timeout: float = 900) -> str:
@@ -151,7 +188,7 @@ class AirflowServices:
 
         :param timeout: seconds to wait at most
         """
-        self._until(lambda: self.state(dag_id, run_id) in _ENDED, timeout, f"{dag_id} {run_id} did not end")
+        self.until(lambda: self.state(dag_id, run_id) in _ENDED, timeout, f"{dag_id} {run_id} did not end")
         return self.state(dag_id, run_id)
 
     def state(self, dag_id: str, run_id: str) -> str:
@@ -179,16 +216,17 @@ class AirflowServices:
         folder = self.home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
         return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("*.log")))
 
-    def api(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Call Airflow's API as an administrator.
+    def api(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, user: str | None = None) -> Any:
+        """Call Airflow's API.
 
         :param path: under ``/api/v2``
+        :param user: an administrator by default
         :raises HTTPError: if it refuses
         """
-        if not self._token:
-            with urlopen(f"{self.url}/auth/token", timeout=10) as answer:
-                self._token = json.load(answer)["access_token"]
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        name = user or next(iter(self.passwords), "")
+        if name not in self._tokens:
+            self._tokens[name] = self._log_in(name)
+        headers = {"Authorization": f"Bearer {self._tokens[name]}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         with urlopen(Request(f"{self.url}/api/v2{path}", data, headers, method=method), timeout=30) as answer:
             text = answer.read()
@@ -198,6 +236,13 @@ class AirflowServices:
         """What kept DAG files from being parsed, empty if nothing did."""
         found = self.api("GET", "/importErrors")["import_errors"]
         return "\n".join(f"{item['filename']}: {item['stack_trace']}" for item in found)
+
+    def _log_in(self, user: str) -> str:
+        body = {"username": user, "password": self.passwords[user]} if user else None
+        headers = {"Content-Type": "application/json"}
+        data = json.dumps(body).encode() if body else None
+        with urlopen(Request(f"{self.url}/auth/token", data, headers), timeout=10) as answer:
+            return str(json.load(answer)["access_token"])
 
     # Waiting
 
@@ -219,7 +264,11 @@ class AirflowServices:
             return False
         return True
 
-    def _until(self, done: Callable[[], bool], seconds: float, otherwise: str) -> None:
+    def until(self, done: Callable[[], bool], seconds: float, otherwise: str) -> None:
+        """Wait for something, as long as every service lives.
+
+        :raises TimeoutError: saying ``otherwise``, with the newest lines of each service's log
+        """
         deadline = time.monotonic() + seconds
         while not done():
             for name, process in self._processes.items():

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sees to a system package: packages.sh java | maven | postgres | venv PYTHON. Installs it on Debian as root, else says what to do.
+# Sees to a system package: packages.sh chromium | java | maven | postgres | venv PYTHON. Installs it on Debian as root, else says what to do.
 set -euo pipefail
 
 java_new_enough() {
@@ -36,6 +36,10 @@ install_or_tell() {
 }
 
 case ${1:-} in
+    chromium)
+        command -v chromium >/dev/null && exit 0
+        install_or_tell 'Chromium (the tests use Airflow in a browser)' chromium
+        ;;
     java)
         java_new_enough && exit 0
         install_or_tell 'Java 17 or newer (a JRE; Spark runs on it)' openjdk-17-jre-headless default-jre-headless
@@ -59,7 +63,7 @@ case ${1:-} in
         install_or_tell "The venv module of $2" "$name-venv" python3-venv
         ;;
     *)
-        echo "usage: $0 java | maven | postgres | venv PYTHON" >&2
+        echo "usage: $0 chromium | java | maven | postgres | venv PYTHON" >&2
         exit 2
         ;;
 esac

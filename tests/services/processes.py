@@ -58,14 +58,15 @@ def marked(token: str) -> list[Process]:
     return [Process(item.pid, item.parent, item.command, _role(item, found)) for item in found.values()]
 
 
+def titled(text: str) -> Process | None:
+    """The process that has ``text`` in its command line, and whose parent has not."""
+    found = {pid: process for pid, process in _all().items() if any(text in part for part in process.command)}
+    return next((process for process in found.values() if process.parent not in found), None)
+
+
 def below(pid: int) -> list[Process]:
     """Every living process that descends from one, with its role; that one excluded."""
-    found = {}
-    for entry in _PROC.iterdir():
-        if entry.name.isdecimal():
-            process = _look(entry)
-            if process is not None:
-                found[process.pid] = process
+    found = _all()
     family = {pid}
     while more := {item.pid for item in found.values() if item.parent in family} - family:
         family |= more
@@ -82,6 +83,12 @@ def kill(processes: Iterable[Process], number: signal.Signals = signal.SIGKILL) 
     return reached
 
 
+def alive(processes: Iterable[Process]) -> list[Process]:
+    """Those that still live, as the same process."""
+    living = _all()
+    return [process for process in processes if process.pid in living]
+
+
 def gone(token: str, seconds: float) -> list[Process]:
     """Wait until no process carries the token; those that still live after ``seconds``."""
     deadline = time.monotonic() + seconds
@@ -90,6 +97,11 @@ def gone(token: str, seconds: float) -> list[Process]:
             return left
         time.sleep(0.05)
     return []
+
+
+def _all() -> dict[int, Process]:
+    looked = (_look(entry) for entry in _PROC.iterdir() if entry.name.isdecimal())
+    return {process.pid: process for process in looked if process is not None}
 
 
 def _look(entry: Path, wanted: bytes | None = None) -> Process | None:

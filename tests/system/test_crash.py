@@ -1,4 +1,4 @@
-"""SIGKILL at twenty moments of a replication, each followed by a plain re-run; see ``tests/chaos/crash.py``."""
+"""SIGKILL at some moments of a replication, each followed by a plain re-run; ``make crash`` does it at twenty."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from pathlib import Path
 
 from tests.chaos.crash import run
 
+MOMENTS = 8
 
-def test_no_crash_at_any_of_twenty_moments_loses_or_doubles_a_row(tmp_path: Path) -> None:
-    summary = run(20, folder=tmp_path)
+
+def test_no_crash_loses_or_doubles_a_row(tmp_path: Path) -> None:
+    summary = run(MOMENTS, folder=tmp_path)
 
     assert summary["faults"] == {}
-    assert (summary["moments"], summary["lost"], summary["doubled"]) == (20, 0, 0)
-    assert all(hits >= 4 for hits in summary["kills"].values())
+    assert (summary["moments"], summary["lost"], summary["doubled"]) == (MOMENTS, 0, 0)
+    assert all(hits > 0 for hits in summary["kills"].values())

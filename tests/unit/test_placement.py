@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.placement import pytest_collection_modifyitems
+from tests.placement import pytest_collection_modifyitems, together
 
 TESTS = Path(__file__).parents[1]
 
@@ -23,8 +23,8 @@ class Item:
     def iter_markers(self) -> list[pytest.Mark]:
         return [getattr(pytest.mark, name).mark for name in self.markers]
 
-    def add_marker(self, name: str) -> None:
-        self.markers.append(name)
+    def add_marker(self, marker: str) -> None:
+        self.markers.append(marker)
 
 
 def collect(item: Item) -> list[str]:
@@ -34,6 +34,12 @@ def collect(item: Item) -> list[str]:
 
 def test_a_test_gets_the_marker_of_its_directory() -> None:
     assert collect(Item("integration/spark/test_it.py")) == ["integration"]
+
+
+def test_the_tests_of_a_file_stay_together_and_so_do_all_that_share_one_airflow(request: pytest.FixtureRequest) -> None:
+    assert together(request.node.nodeid) == "tests/unit/test_placement.py"
+    shared = {together(f"tests/system/airflow/test_{name}.py::test_it[x]") for name in ("deaths", "over")}
+    assert len(shared) == 1
 
 
 def test_a_test_outside_of_these_directories_is_refused() -> None:

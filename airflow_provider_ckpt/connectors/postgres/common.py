@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.connectors.sqlstates import is_of_all, passes
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorInfo, ErrorType, SinkError, SourceError
 
 if TYPE_CHECKING:
@@ -39,15 +40,6 @@ _REFUSED_LOGIN = re.compile(
 )
 _DRIVER_NOISE = re.compile(r"^[A-Z_]+: |\[libpq\] |(?:PGRES_FATAL_ERROR )|\. SQLSTATE: \w{5}$")
 _SERVER_SAID = re.compile(r"(?:ERROR|FATAL|PANIC): {1,2}(.+)", re.DOTALL)
-
-TRANSIENT = frozenset({"08", "40", "53", "57", "58"})
-"""SQLSTATE classes that say: try again."""
-
-_PASSING = frozenset({"55P03", "25006", "25P03", "25P04"})
-"""And codes of other classes: a lock held, a server that is a standby for now, a session that took too long."""
-
-_OF_ALL = ("08", "53", "58", "57P0", "25006")
-"""Beginnings of codes by which the server as a whole is out of reach, full or broken."""
 
 
 def quote(name: str) -> str:
@@ -236,7 +228,7 @@ def error_info(error: Exception, kind: ErrorType, doing: str = "", *, lost: bool
         return ErrorInfo(kind, f"{text} (the connection was lost)", True, state or "08006", whole=True)
     if state is None:
         return ErrorInfo(kind, text)
-    return ErrorInfo(kind, text, state[:2] in TRANSIENT or state in _PASSING, state, state.startswith(_OF_ALL))
+    return ErrorInfo(kind, text, passes(state), state, is_of_all(state))
 
 
 def _is_lost(error: Exception) -> bool:

@@ -43,6 +43,7 @@ _RIGHTS = """
 SELECT pg_catalog.pg_is_in_recovery(),
        (SELECT bool_and(pg_catalog.has_table_privilege({0}::oid, needed)) FROM unnest({1}::text[]) AS needed)
 """
+_COUNTABLE = "SELECT pg_catalog.pg_table_size({0}::oid), pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
 _UNIQUE = """
 SELECT EXISTS (
     SELECT FROM pg_catalog.pg_index i
@@ -166,11 +167,14 @@ class PostgresSink:
         return {partition: Replay.from_json(document) for partition, document in rows}
 
     def target_rows(self, *, exact: bool = False) -> int | None:
-        """The target's rows, counted up to 16 MB of table: the first scan after a load rewrites what it reads."""
+        """The target's rows, counted up to 16 MB of table: the first scan after a load rewrites what it reads.
+
+        Writing needs no right to read, so without that nobody counts.
+        """
         with self._session("counting the target") as fetch:
             table = self._target(fetch)
-            size = "SELECT pg_catalog.pg_table_size({0}::oid)"
-            if not exact and fetch(size, [table.oid])[0][0] > _COUNTABLE_BYTES:
+            [(size, allowed)] = fetch(_COUNTABLE, [table.oid])
+            if not allowed or (not exact and size > _COUNTABLE_BYTES):
                 return None
             return int(fetch(f"SELECT count(*) FROM {table.sql}", [])[0][0])
 

@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.airflow.ckpt import Ckpt
+from tests.integration.airflow.people import People, filled
 from tests.integration.ledger.acts import Acts
 
 
@@ -43,3 +44,9 @@ def ckpt(ledger: Ledger, capfd: pytest.CaptureFixture[str]) -> Ckpt:
 def orders(ledger: Ledger) -> Acts:
     """Pipeline ``orders``: its lease is held, and its partition ``t`` has started at 0."""
     return Acts(ledger).start("t")
+
+
+@pytest.fixture
+def people(ledger: Ledger, tmp_path: Path) -> People:
+    """Pipeline ``people`` in that ledger: three batches delivered, one in flight, one planned, the lease free."""
+    return filled(ledger, tmp_path)

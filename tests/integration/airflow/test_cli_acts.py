@@ -249,6 +249,6 @@ def test_of_several_partitions_one_must_be_named(ckpt: Ckpt, orders: Acts) -> No
     orders.start("u")
     ended(orders)
 
-    assert "it has 2 partitions. Name one with --partition: t, u." in ckpt.refused(
+    assert "it has 2 partitions. Name one: t, u." in ckpt.refused(
         "replay", "range", "orders", "--from", "0", "--to", "1"
     )

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.ledger import tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.airflow.ckpt import Ckpt, damage
-from tests.integration.airflow.test_cli_sink import People, content, task
+from tests.integration.airflow.people import People, content, task
 
 AUDIT = ("audit", "people", "--against-sink")
 

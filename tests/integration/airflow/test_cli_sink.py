@@ -5,99 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from socket import gethostname
 
-import pyarrow as pa
 import pytest
 import yaml
 
-from airflow_provider_ckpt.config.load import load
-from airflow_provider_ckpt.connectors.content import Content
-from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
-from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
-from airflow_provider_ckpt.core.batch import Batch
-from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.ledger import migrate, tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger_location import resolve_connection
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.run import Run
-from airflow_provider_ckpt.replication.setup import Setup, utcnow
 from tests.integration.airflow.ckpt import Ckpt, damage
+from tests.integration.airflow.people import SIZE, People, filled
 from tests.integration.ledger.acts import TTL
-
-LINE = '{"id": 10}\n'
-SIZE = len(LINE)
-
-
-class People:
-    """Pipeline ``people``: ten lines in one file, in five batches, to a Delta table."""
-
-    def __init__(self, ledger: Ledger, folder: Path) -> None:
-        self.ledger = ledger
-        self.file = folder / "people.yaml"
-        self.inbox = folder / "in"
-        self.inbox.mkdir()
-        (self.inbox / "a.jsonl").write_text(LINE * 10)
-        self.document = {
-            "name": "people",
-            "source": {"type": "files", "path": str(self.inbox)},
-            "transform": {"decode": "json", "schema": "id bigint"},
-            "sink": {"type": "delta", "path": str(folder / "out")},
-            "commit_strategy": {"commit_interval": 2},
-            "recovery": {"settle_lag": 0},
-        }
-        self.file.write_text(yaml.safe_dump(self.document))
-        self.pipeline = load(self.file)
-
-    def acquire(self, owner: str = "test") -> Run:
-        """A run of its own, as far as Spark is not needed."""
-        return acquire(Setup(self.pipeline, self.ledger, resolve_connection, owner))
-
-    def deliver(self, run: Run, batches: list[Batch]) -> None:
-        """Begin batches, and commit them to the table with their receipts; nobody reports it."""
-        context = SinkContext(self.ledger.sink_id("people"), "people", run.epoch)
-        writer = DeltaWriter(self.pipeline, None, context)
-        staged = [writer.deliver(task(batch), content(batch)) for batch in self.begin(run, batches)]
-        DeltaCommitter(self.pipeline, None, context).commit(staged)
-
-    def begin(self, run: Run, batches: list[Batch]) -> list[Batch]:
-        """Open attempts."""
-        return self.ledger.begin(run.lease, [batch.key for batch in batches], now=utcnow(), run="test")
-
-    @property
-    def partition(self) -> str:
-        """The one source partition."""
-        (name,) = (name for name, record in self.ledger.partitions("people").items() if record.partition.limit is None)
-        return name
-
-
-def task(batch: Batch) -> BatchTask:
-    return BatchTask(batch.key, batch.range, batch.attempts, batch.instruction)
-
-
-def content(batch: Batch) -> Content:
-    positions = list(range(batch.range.start, batch.range.end, SIZE))
-    rows = {POSITION: pa.array(positions, pa.int64()), "id": pa.array([10] * len(positions), pa.int64())}
-    return Content(pa.table(rows), [], len(positions), 0, lambda _: [])
-
-
-@pytest.fixture
-def people(ledger: Ledger, tmp_path: Path) -> People:
-    """The pipeline in the ledger that ``airflow ckpt`` finds."""
-    return filled(ledger, tmp_path)
-
-
-def filled(ledger: Ledger, folder: Path) -> People:
-    """Three batches delivered and settled, the fourth in flight, the fifth planned; nobody holds the lease."""
-    made = People(ledger, folder)
-    with made.acquire() as run:
-        run.plan()
-        batches = sorted(run.planned(), key=lambda batch: batch.key)
-        made.deliver(run, batches[:3])
-        run.settle()
-        made.begin(run, batches[3:4])
-        ledger.release(run.lease)
-    return made
 
 
 def test_a_rewind_begins_a_new_generation_at_a_position(ckpt: Ckpt, people: People) -> None:
@@ -160,7 +75,7 @@ def test_a_rewind_does_not_wait_for_a_process_that_is_gone(ckpt: Ckpt, people: P
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "say how far to rewind: one of --to-position, --to-time and --to-batch"),
+        ((), "say how far to rewind: to a position, a time or a batch"),
         (("--to-position", "0", "--to-batch", "x#0"), "say how far to rewind"),
         (("--to-position", "1,000"), "cannot rewind"),
         (("--to-position", "0", "--partition", "u"), "there is no source partition 'u'. Known: "),

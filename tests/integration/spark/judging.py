@@ -8,15 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.kafka.common import COLUMNS
 from airflow_provider_ckpt.connectors.protocols import Shape
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import transform
-from airflow_provider_ckpt.spark.plain import plain
+from airflow_provider_ckpt.spark import packing, transform
+from airflow_provider_ckpt.spark.decoding import plain_records
+from airflow_provider_ckpt.spark.projection import parse_schema
 
-CONTROL = f"{c.LANE} int, {c.BATCH} int, __pos bigint, {c.READ} bigint, {c.FAILURE} string"
+CONTROL = f"{c.BATCH} bigint, __pos bigint, {c.MARK} string"
+MARK = "the end"
 DELIVERED = None
 
 
@@ -41,7 +44,7 @@ class Transform:
     :param error_handling: of the pipeline
     :param table: DDL of a row source's columns; without it the source gives raw records
     :param messages: whether raw records are Kafka's messages, with key, headers and timestamp
-    :param told: whether the reader has told which raw records are plain
+    :param told: whether the reader has decoded plain records
     """
 
     def __init__(
@@ -76,37 +79,32 @@ class Transform:
 
     def plan(self, records: Sequence[Sequence[Any]]) -> DataFrame:
         """The transform over these rows, and a batch's marker behind them; nothing is evaluated yet."""
-        width = len(transform.parse_schema(self._ddl, "judged").fields)
+        fields = parse_schema(self._ddl, "judged").fields
         told: list[tuple[Any, ...]] = [()] * len(records)
         ddl = CONTROL
         if self._told:
-            pattern = transform.plain_pattern(self._pipeline)
-            assert pattern is not None
-            values = pa.array([bytes(record[0]) for record in records], pa.binary())
-            told = [(found,) for found in plain(values, pattern).to_pylist()]
-            ddl = f"{CONTROL}, {c.PLAIN} boolean"
-        rows = [(0, 0, at, None, None, *told[at], *record) for at, record in enumerate(records)]
-        marker = (0, 0, None, len(rows), None, *[None] * (width + self._told))
+            plain = plain_records(self._pipeline)
+            assert plain is not None
+            decoded = plain.decoded(pa.array([bytes(record[0]) for record in records], pa.binary()))
+            told = [(found and tuple(found.values()),) for found in decoded.to_pylist()]
+            ddl = f"{CONTROL}, {c.PLAIN} {from_arrow_type(plain.kind).simpleString()}"
+        rows = [(0, at, None, *told[at], *record) for at, record in enumerate(records)]
+        marker = (0, None, MARK, *[None] * (len(fields) + self._told))
         frame = self._spark.createDataFrame([*rows, marker], f"{ddl}, {self._ddl}")
-        fields = transform.parse_schema(self._ddl, "judged").fields
         shape = Shape(self._raw, [(field.name, field.dataType.simpleString()) for field in fields])
+        transform.check(frame, self._pipeline, shape)
         return transform.apply(frame, self._pipeline, shape)
 
     def rows(self, *records: Sequence[Any]) -> list[Judged]:
         """What becomes of these rows, in order. Checks on the way that the marker passed untouched."""
         *judged, marker = [row.asDict(recursive=True) for row in self.plan(records).collect()]
-        assert (marker[c.READ], marker[c.VERDICT], _original(marker)) == (len(records), None, None)
+        assert (marker[c.MARK], marker[c.VERDICT], self._original(marker)) == (MARK, None, None)
         assert [row["__pos"] for row in judged] == list(range(len(records)))
         return [
             Judged(
-                row[c.VERDICT],
-                row[c.MESSAGE],
-                _original(row),
-                {
-                    name: value
-                    for name, value in row.items()
-                    if name not in {*c.CONTROL, c.VERDICT, c.MESSAGE, c.ORIGINAL}
-                },
+                *_verdict(row[c.VERDICT]),
+                self._original(row),
+                {name: value for name, value in row.items() if name not in {*c.CONTROL, c.VERDICT, c.ORIGINAL}},
             )
             for row in judged
         ]
@@ -119,8 +117,18 @@ class Transform:
         """The verdicts alone."""
         return [judged.verdict for judged in self.raw(*records)]
 
+    def _original(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        """The original where there is one; it may also be there with nothing in it."""
+        original = row[c.ORIGINAL]
+        if original is None:
+            return None
+        if self._raw:
+            shape = Shape(True, [(field.name, "") for field in parse_schema(self._ddl, "judged").fields])
+            (original,) = packing.unpacked(pa.array([original]), shape).to_pylist()
+        return original if any(value not in (None, []) for value in original.values()) else None
 
-def _original(row: dict[str, Any]) -> dict[str, Any] | None:
-    """The original where there is one; it may also be there with nothing in it."""
-    original: dict[str, Any] | None = row[c.ORIGINAL]
-    return original if original and any(value not in (None, []) for value in original.values()) else None
+
+def _verdict(text: str | None) -> tuple[str | None, str | None]:
+    """The verdict and why."""
+    kind, _, message = (text or "").partition(" ")
+    return kind or None, message or None

@@ -49,6 +49,7 @@ class Script:
     :param bad: positions that the sink finds bad
     :param pause: seconds that each delivery takes
     :param rows: Arrow rows that the reader yields at once
+    :param raw: records are JSON texts, these at their positions and plain ones elsewhere
     """
 
     empty: Sequence[int] = ()
@@ -58,6 +59,12 @@ class Script:
     bad: Sequence[int] = ()
     pause: float = 0.0
     rows: int = 20_000
+    raw: Mapping[int, bytes] | None = None
+
+
+def plain_record(position: int) -> bytes:
+    """The raw record of a position, where the script has no other."""
+    return b'{"id": %d, "name": "row %d"}' % (position, position)
 
 
 class ScriptedReader:
@@ -74,8 +81,11 @@ class ScriptedReader:
             return
         for start in range(task.range.start, task.range.end, self._script.rows):
             ids = list(range(start, min(start + self._script.rows, task.range.end)))
-            columns = {POSITION: pa.array(ids, pa.int64()), "id": pa.array(ids, pa.int64())}
-            yield pa.RecordBatch.from_pydict({**columns, "name": pa.array([f"row {n}" for n in ids])})
+            if self._script.raw is None:
+                columns = {"id": pa.array(ids, pa.int64()), "name": pa.array([f"row {n}" for n in ids])}
+            else:
+                columns = {"value": pa.array([self._script.raw.get(n, plain_record(n)) for n in ids], pa.binary())}
+            yield pa.RecordBatch.from_pydict({POSITION: pa.array(ids, pa.int64()), **columns})
             if task.key.seq in self._script.read_fails:
                 raise SourceError("the source ended early", whole=self._script.read_fails[task.key.seq])
 
@@ -110,8 +120,14 @@ class ScriptedWriter:
             "process": os.getpid(),
             "positions": [p for p in positions if p not in bad],
             "columns": content.rows.column_names[1:],
+            "names": content.rows.column("name").to_pylist() if "name" in content.rows.column_names else [],
             "letters": [
-                [letter.position, letter.error.type, letter.error.message, (letter.value or b"").decode()]
+                [
+                    letter.position,
+                    letter.error.type,
+                    letter.error.message,
+                    (letter.value or b"").decode(errors="backslashreplace"),
+                ]
                 for letter in [*content.letters, *found]
             ],
         }
@@ -154,10 +170,13 @@ def make_job(log: Path, script: Script, **keys: Any) -> ScriptedJob:
         **keys,
     }
     shape = Shape(raw=False, columns=(("id", "bigint"), ("name", "string")))
+    if script.raw is not None:
+        document["source"] = {"type": "files", "path": "/made/up"}
+        shape = Shape(raw=True, columns=(("value", "binary"),))
     connections = {"db": Connection("db", "postgres")}
     pipeline = Pipeline.model_validate(document)
     context = SinkContext("ledger", pipeline.name, 1)
-    return ScriptedJob(pipeline.document(), context, shape, connections, script, str(log))
+    return ScriptedJob(pipeline.document(), context, shape, connections, script=script, log=str(log))
 
 
 def make_wave(*lanes: Sequence[BatchTask], seconds: float = 60.0) -> Wave:

@@ -207,6 +207,7 @@ def test_the_plan_is_a_scan_a_projection_and_python_on_either_side(spark: SparkS
     from airflow_provider_ckpt.spark.wave import _frame
 
     job = make_job(log, Script(), transform={"where": "id > 1", "select": {"name": "upper(name)"}})
-    plan = _frame(spark, job, make_wave([task(0, 0, 1)], [task(1, 1, 2)]))._jdf.queryExecution().executedPlan()
+    frame = _frame(spark, job, make_wave([task(0, 0, 1)], [task(1, 1, 2)]), direct=False)
+    plan = frame._jdf.queryExecution().executedPlan()
     nodes = [line.strip("+-:* ()0123456789").split()[0] for line in plan.toString().splitlines()]
     assert [node for node in nodes if node not in ("Project", "InputAdapter")] == ["MapInArrow", "MapInArrow", "Range"]

@@ -55,6 +55,7 @@ def test_these_are_the_commands() -> None:
         "dlq": "list show export replay discard",
         "pipeline": "list show delete",
         "db": "migrate check downgrade",
+        "db roles": "ledger sink",
     }
     expected = {f"{group} {name}".strip() for group, names in groups.items() for name in names.split()}
 

@@ -16,7 +16,10 @@ from airflow.sdk.exceptions import (
     DownstreamTasksSkipped,
     TaskDeferred,
 )
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
+from airflow_provider_ckpt.assets import pipeline as pipeline_assets
+from airflow_provider_ckpt.assets.pipeline import RUNS
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import (
@@ -75,16 +78,28 @@ class Task:
         self.task: Any = dag.get_task(f"orders.{name}")
         self.pushed: dict[str, Any] = {}
         xcom = {f"orders.{task}": value for task, value in handed.items()}
-        ti = SimpleNamespace(
-            xcom_pull=lambda task_ids: xcom.get(task_ids),
+        ti: Any = SimpleNamespace(
+            xcom_pull=lambda task_ids, map_indexes: xcom.get(task_ids) if map_indexes == ti.map_index else None,
             xcom_push=lambda key, value: self.pushed.update({key: value}),
             task=self.task,
             map_index=-1,
             try_number=1,
         )
-        self.context: Any = {"ti": ti, "dag_run": SimpleNamespace(dag_id="replication", run_id="one")}
+        self.context: Any = {
+            "ti": ti,
+            "task": self.task,
+            "dag_run": SimpleNamespace(dag_id="replication", run_id="one"),
+            "outlet_events": OutletEventAccessors(),
+        }
+        monkeypatch.setattr(pipeline_assets, "_newest", lambda asset: None)
         monkeypatch.setattr(replication, "attach", lambda setup, epoch: run)
         monkeypatch.setattr("airflow_provider_ckpt.operators.base.open_ledger", lambda _: NoLedger())
+
+    @property
+    def announced(self) -> list[tuple[str, Any]]:
+        """The events that the run's own assets get: URI and checkpoint."""
+        events = self.context["outlet_events"][RUNS].asset_alias_events
+        return [(event.dest_asset_key.uri, event.extra["checkpoint"]) for event in events]
 
     def skipped_by(self, act: Any) -> set[str]:
         with pytest.raises(DownstreamTasksSkipped) as skipped:
@@ -206,12 +221,25 @@ def test_dead_letters_of_an_earlier_task_are_not_forgotten_by_a_later_one(monkey
 
 
 def test_route_releases_the_lease_and_skips_what_it_did_not_choose(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = HeldRun(RunSummary("orders", 1, route=["done"]))
+    run = HeldRun(RunSummary("orders", 1, route=["done"], checkpoint={"p": {"before": 0, "after": 9}}))
     task = Task(monkeypatch, "route", run, settle=handed(route=["done"]))
 
     assert task.skipped_by(lambda: task.task.execute(task.context)) == {"retry", "dead_letters", "hold"}
     assert run.released is True
     assert task.pushed["return_value"]["summary"]["route"] == ["done"]
+    assert task.announced == [("ckpt://orders", {"p": {"before": 0, "after": 9}})]
+
+
+def test_inside_an_expanded_group_route_skips_what_its_own_member_did_not_choose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = Task(monkeypatch, "route", HeldRun(RunSummary("orders", 1, route=["done"])), settle=handed(route=["done"]))
+    task.context["ti"].map_index = 2
+
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        task.task.execute(task.context)
+
+    assert set(skipped.value.tasks) == {(f"orders.{leaf}", 2) for leaf in ("retry", "dead_letters", "hold")}
 
 
 def test_route_leaves_the_lease_and_every_leaf_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,6 +251,7 @@ def test_route_leaves_the_lease_and_every_leaf_to_retry(monkeypatch: pytest.Monk
     assert returned == task.pushed["return_value"]
     assert returned["summary"]["route"] == ["retry"]
     assert run.released is False
+    assert task.announced == []
 
 
 def test_retry_runs_the_later_rounds_in_place_and_branches_on_the_run_as_a_whole(
@@ -234,6 +263,7 @@ def test_retry_runs_the_later_rounds_in_place_and_branches_on_the_run_as_a_whole
     assert task.skipped_by(lambda: task.task.execute(task.context)) == {"hold"}
     assert run.executed == [True]
     assert run.released is True
+    assert [uri for uri, _ in task.announced] == ["ckpt://orders"]
 
 
 def test_retry_defers_to_the_next_round_and_keeps_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:

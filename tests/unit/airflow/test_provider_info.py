@@ -31,7 +31,11 @@ def test_it_holds_before_airflows_schema() -> None:
     [
         *INFO["cli"],
         *INFO["db-managers"],
+        *INFO["notifications"],
         *(connection["hook-class-name"] for connection in INFO["connection-types"]),
+        *(uris["handler"] for uris in INFO["asset-uris"]),
+        *INFO["extra-links"],
+        *(decorator["class-name"] for decorator in INFO["task-decorators"]),
     ],
 )
 def test_every_class_and_function_exists(path: str) -> None:
@@ -39,7 +43,13 @@ def test_every_class_and_function_exists(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [m for kind in ("operators", "hooks", "triggers") for part in INFO[kind] for m in part["python-modules"]]
+    "module",
+    [
+        m
+        for kind in ("operators", "sensors", "hooks", "triggers")
+        for part in INFO[kind]
+        for m in part["python-modules"]
+    ],
 )
 def test_every_module_exists(module: str) -> None:
     assert import_module(module).__doc__

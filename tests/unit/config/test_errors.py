@@ -158,7 +158,7 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         "my.yaml:3: source.typ: unknown key; did you mean type?",
         "my.yaml:4: sinc: unknown key; did you mean sink?",
         "my.yaml:1: sink: missing",
-        "my.yaml:2: source.type: missing; one of: files, postgres, kafka",
+        "my.yaml:2: source.type: missing; one of: files, postgres, kafka, jdbc",
     ]
 
 
@@ -190,7 +190,7 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         (
             "type: postgres, connection: shop",
             "type: jdbc, connection: shop",
-            "2: source.type: 'jdbc' is not supported",
+            "2: source: type: jdbc needs jars",
         ),
     ],
 )

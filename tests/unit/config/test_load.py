@@ -235,3 +235,15 @@ def test_the_connection_of_a_place_is_its_own_or_one_of_its_type(queue: str, con
 
     assert pipeline.letters_connection == connection
     assert pipeline.connections == {"shop", "lake", connection} - {None}
+
+
+def test_the_jars_of_a_driver_go_to_spark_along_with_those_of_run_conf() -> None:
+    source = {"type": "jdbc", "connection": "shop", "table": "t", "cursor": "id", "jars": ["/opt/a.jar", "/opt/b.jar"]}
+    sink = {"type": "delta", "path": "/t"}
+
+    alone = build({"name": "x", "source": source, "sink": sink})
+    beside = build({"name": "x", "source": source, "sink": sink, "run": {"conf": {"spark.jars": "/opt/c.jar"}}})
+
+    assert alone.properties == {"spark.jars": "/opt/a.jar,/opt/b.jar"}
+    assert beside.properties == {"spark.jars": "/opt/a.jar,/opt/b.jar,/opt/c.jar"}
+    assert alone.source.carried

@@ -90,3 +90,12 @@ def test_properties_are_for_their_owner_alone_and_forgotten_once_read(tmp_path: 
     launcher.forget_properties()
     launcher.forget_properties()
     assert not file.exists()
+
+
+def test_a_driver_s_jars_are_spark_s_too(tmp_path: Path) -> None:
+    source = {"type": "jdbc", "connection": "shop", "table": "t", "cursor": "id", "jars": ["/opt/a.jar", "/opt/b.jar"]}
+    document = pipeline().document() | {"source": source, "transform": {}}
+
+    Launcher(Pipeline.model_validate(document), tmp_path)
+
+    assert "spark.jars=/opt/a.jar,/opt/b.jar\n" in (tmp_path / "spark.properties").read_text()

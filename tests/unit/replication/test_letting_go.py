@@ -18,18 +18,26 @@ class Bare(Run):
         self.ledger = ledger
         self.lease = cast("Any", "the lease")
         self.pipeline = cast("Any", SimpleNamespace(name="orders"))
+        self.bounds = {}
+        self.looks = 0
+        self.measuring = cast("Any", SimpleNamespace(look=self._looked))
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def _looked(self, *_: Any) -> None:
+        self.looks += 1
 
 
 def test_a_run_that_fails_releases_its_lease() -> None:
     released: list[str] = []
 
-    with pytest.raises(OffsetCommitError), Bare(SimpleNamespace(release=released.append)):
+    run = Bare(SimpleNamespace(release=released.append, partitions=lambda _: {}))
+    with pytest.raises(OffsetCommitError), run:
         raise OffsetCommitError("not stored")
 
     assert released == ["the lease"]
+    assert run.looks == 1
 
 
 def test_a_ledger_that_is_gone_does_not_hide_why_the_run_failed() -> None:

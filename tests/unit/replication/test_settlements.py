@@ -43,9 +43,14 @@ class Stub:
         self.ledger = SimpleNamespace(settle=self._settle, partitions=lambda _: {})
         self.sink = SimpleNamespace(receipts=self._receipts)
         self.lease = self.window = None
+        self.failures = 0
+        self.measuring = SimpleNamespace(failed=self._failed)
 
     def check(self) -> None:
         """The lease is held."""
+
+    def _failed(self, commits: int) -> None:
+        self.failures += commits
 
     def _settle(self, *_: Any, **given: Any) -> Settlement:
         self.calls.append(given)
@@ -77,6 +82,7 @@ def test_a_settlement_is_tried_again_with_the_policys_delays(pauses: list[float]
 
     assert pauses == [0.1, 0.2]
     assert [call["patience"] for call in run.calls] == [timedelta(milliseconds=250)] * 3
+    assert run.failures == 2
 
 
 def test_one_that_is_never_stored_is_an_error_of_committing() -> None:

@@ -97,7 +97,7 @@ def test_rejected_messages_keep_bytes_and_a_time_that_python_has_no_value_for() 
         ],
         ["key", "value", "headers", "timestamp"],
     )
-    columns = {c.VERDICT: pa.array(["MessageDeserialization"] * 2), c.MESSAGE: pa.array(["no", None])}
+    columns = {c.VERDICT: pa.array(["MessageDeserialization"] * 2), originals.MESSAGE: pa.array(["no", None])}
     rejected = _rows(**columns, **{c.ORIGINAL: original})
 
     first, second = originals.of_rejected(ScriptedReader(Script()), _TASK, rejected, {}, raw=True)

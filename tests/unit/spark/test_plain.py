@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from airflow_provider_ckpt.spark.plain import pattern, plain
+from airflow_provider_ckpt.spark.plain import Plain
 from tests.hostile import corpus
 from tests.hostile.judge import row_of
 
@@ -18,9 +18,13 @@ _OF_CORPUS = (("id", t.LongType()), ("name", t.StringType()), ("x", t.DoubleType
 
 
 def looked_at(records: list[bytes], *fields: tuple[str, t.DataType]) -> list[bool]:
-    expression = pattern([t.StructField(*field) for field in fields or _OF_CORPUS])
-    assert expression is not None
-    found: list[bool] = plain(pa.array(records, pa.binary()), expression).to_pylist()
+    return [row is not None for row in decoded(records, *fields)]
+
+
+def decoded(records: list[bytes], *fields: tuple[str, t.DataType]) -> list[dict[str, object] | None]:
+    plain = Plain.of([t.StructField(*field) for field in fields or _OF_CORPUS])
+    assert plain is not None
+    found: list[dict[str, object] | None] = plain.decoded(pa.array(records, pa.binary())).to_pylist()
     return found
 
 
@@ -129,13 +133,13 @@ def test_values_of_a_type_that_can_hold_them(kind: t.DataType, value: bytes, exp
     ids=str,
 )
 def test_a_schema_with_other_types_or_names_has_no_plain_records(field: tuple[str, t.DataType]) -> None:
-    assert pattern([t.StructField(*field)]) is None
+    assert Plain.of([t.StructField(*field)]) is None
 
 
 @pytest.mark.parametrize(("fields", "has"), [(19, True), (40, True), (100, False)])
 def test_a_schema_too_wide_for_one_expression_has_no_plain_records(fields: int, has: bool) -> None:
     schema = [t.StructField(f"field_{number}", t.StringType()) for number in range(fields)]
-    assert (pattern(schema) is not None) == has
+    assert (Plain.of(schema) is not None) == has
 
 
 def test_only_hostile_records_that_are_not_utf8_can_look_plain() -> None:

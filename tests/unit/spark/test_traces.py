@@ -14,6 +14,7 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.originals import MESSAGE
 from airflow_provider_ckpt.spark.traces import TRACES, Question, again, told_apart
 
 NOT_ATTEMPTED, DELIVERED = AttemptOutcome.NOT_ATTEMPTED, AttemptOutcome.DELIVERED
@@ -32,7 +33,7 @@ def rejected(records: int) -> pa.Table:
         {
             POSITION: pa.array(range(records), pa.int64()),
             c.VERDICT: ["TransformEvaluation"] * records,
-            c.MESSAGE: ["select n failed"] * records,
+            MESSAGE: ["select n failed"] * records,
             c.ORIGINAL: [{"value": b"\xff\x00"}] * records,
         }
     )
@@ -45,11 +46,14 @@ def test_questions_and_outcomes_travel_together_and_are_told_apart() -> None:
 
     assert outcomes == [done]
     assert question.key == task(1).key
+    assert question.records is not None
     assert question.records.column(c.ORIGINAL).to_pylist() == [{"value": b"\xff\x00"}] * 2
 
 
 def test_a_hundred_records_of_a_batch_are_evaluated_and_no_more() -> None:
-    assert Question.about(task(1), rejected(250)).records.num_rows == 100
+    records = Question.about(task(1), rejected(250)).records
+    assert records is not None
+    assert records.num_rows == 100
 
 
 @pytest.mark.parametrize(("pinned", "done_again"), [(True, [1, 2, 3]), (False, [1])])
@@ -65,7 +69,9 @@ def test_what_was_put_off_is_done_again_and_in_order_with_what_waited_for_it(
         outcome(other, NOT_ATTEMPTED),
     ]
 
-    rest, stand = again(Wave(7, [tasks, [other]], 10.0), outcomes, {tasks[1].key: {"5": "[X] no"}}, pinned=pinned)
+    rest, stand = again(
+        Wave(7, [tasks, [other]], 10.0), outcomes, {tasks[1].key: {TRACES: {"5": "[X] no"}}}, pinned=pinned
+    )
 
     assert [[item.key.seq for item in lane] for lane in rest.lanes] == [done_again]
     assert rest.lanes[0][0].detail == {"path": "x", TRACES: {"5": "[X] no"}}

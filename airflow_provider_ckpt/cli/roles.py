@@ -1,0 +1,31 @@
+"""``airflow ckpt db roles ledger`` and ``sink``: SQL for a database's owner to run. They connect to nothing."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any, TextIO
+
+from airflow_provider_ckpt.cli.command import command
+
+
+def _script(result: dict[str, Any], out: TextIO) -> None:
+    """The script and nothing else, so that it can be piped into psql."""
+    out.write(result["sql"])
+
+
+@command(_script)
+def ledger(args: Namespace) -> dict[str, Any]:
+    """SQL that gives a PostgreSQL ledger its schema and its three roles."""
+    from airflow_provider_ckpt.ledger.roles import LedgerRoles
+
+    roles = LedgerRoles(args.schema, args.owner, args.runtime, args.reader)
+    return {"schema": args.schema, "roles": [args.owner, args.runtime, args.reader], "sql": roles.sql}
+
+
+@command(_script)
+def sink(args: Namespace) -> dict[str, Any]:
+    """SQL that lets a role write to targets in a schema, and makes the sink's bookkeeping tables there."""
+    from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
+
+    roles = SinkRoles(args.schema, args.writer, args.reader, args.table or (), args.upsert)
+    return {"schema": args.schema, "roles": [args.writer, args.reader], "sql": roles.sql}

@@ -1,0 +1,31 @@
+"""Time spans as people write them: ``90s``, ``5m``, ``2h``."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = 36_500 * _UNITS["d"]
+
+
+def _duration(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    elif isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
+        value = float(found[1]) * _UNITS[found[2] or "s"] if found else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST:
+        raise ValueError("a duration is a number of seconds or a text such as 90s, 5m, 2h; from 0 to 36500d")
+    return timedelta(seconds=value)
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_duration),
+    PlainSerializer(lambda d: d.total_seconds(), return_type=float),
+]
+"""A time span: seconds, or a text with a unit (``ms``, ``s``, ``m``, ``h``, ``d``)."""

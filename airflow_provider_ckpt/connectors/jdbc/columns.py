@@ -1,0 +1,120 @@
+"""The types of a table's columns: what Spark calls them, and how Spark is to read them through the driver.
+
+Numbers, truth values, texts and bytes are read as what they are. Days and times go over as their texts, since drivers
+give them by way of the Java process's own time zone, in which some times do not exist; Spark reads those texts. A type
+that is none of these is read as its text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+DAY = 86_400_000_000
+"""Microseconds of a day."""
+
+LEAST = -(2**63)
+"""The position before all others, whatever the cursor is."""
+
+
+class CursorKind(StrEnum):
+    """What a cursor column counts: a number itself, else microseconds since 1970-01-01."""
+
+    NUMBER = "number"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    INSTANT = "timestamp with time zone"
+
+
+_BY_CODE = {
+    -7: "boolean", 16: "boolean",
+    -6: "smallint", 5: "smallint", 4: "int", -5: "bigint",
+    7: "float", 6: "double", 8: "double",
+    2: "decimal", 3: "decimal",
+    1: "string", 12: "string", -1: "string", -15: "string", -9: "string", -16: "string", 2005: "string", 2011: "string",
+    -2: "binary", -3: "binary", -4: "binary", 2004: "binary",
+    91: "date", 93: "timestamp_ntz", 2014: "timestamp", -155: "timestamp",
+}  # fmt: skip
+"""Spark's types by the codes of java.sql.Types (and -155, SQL Server's own)."""
+
+_UNSIGNED = {"smallint": "int", "int": "bigint", "bigint": "decimal(20,0)"}
+_AS_TEXT = frozenset({"date", "timestamp_ntz", "timestamp"})
+_CURSORS = {
+    "smallint": CursorKind.NUMBER,
+    "int": CursorKind.NUMBER,
+    "bigint": CursorKind.NUMBER,
+    "date": CursorKind.DATE,
+    "timestamp_ntz": CursorKind.TIMESTAMP,
+    "timestamp": CursorKind.INSTANT,
+}
+_LONGEST = 18
+"""Digits that a 64-bit number surely holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A column as the driver describes it.
+
+    :param code: of java.sql.Types
+    :param type: the database's name of the type
+    """
+
+    name: str
+    code: int
+    type: str
+    precision: int
+    scale: int
+    signed: bool
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as Spark gets it.
+
+    :param spark: its Spark SQL type
+    :param foreign: of a type that only a text can stand for
+    """
+
+    name: str
+    type: str
+    spark: str
+    nullable: bool
+    foreign: bool
+
+    @property
+    def cast(self) -> bool:
+        """Whether it goes over as a text that Spark makes a day or time of."""
+        return self.spark in _AS_TEXT
+
+    @property
+    def read_as(self) -> str:
+        """The type by which Spark is to ask the driver for it."""
+        return "string" if self.cast else self.spark
+
+    @property
+    def cursor(self) -> CursorKind | None:
+        """What it counts, if it can be a cursor."""
+        digits, _, scale = self.spark.removeprefix("decimal(").removesuffix(")").partition(",")
+        if self.spark.startswith("decimal("):
+            return CursorKind.NUMBER if scale == "0" and int(digits) <= _LONGEST else None
+        return _CURSORS.get(self.spark)
+
+
+def column(told: Told, *, foreign: bool, zoned: bool) -> Column:
+    """A column as Spark gets it.
+
+    :param foreign: whether the code does not say what the type is
+    :param zoned: whether it is an instant, though the code does not say so
+    """
+    spark = "string" if foreign else _BY_CODE.get(told.code)
+    if spark == "boolean" and told.precision > 1:
+        spark = None
+    elif spark == "decimal":
+        fits = 0 < told.precision <= 38 and 0 <= told.scale <= told.precision
+        spark = f"decimal({told.precision},{told.scale})" if fits else "string"
+    elif spark == "timestamp_ntz" and zoned:
+        spark = "timestamp"
+    if spark in _UNSIGNED and not told.signed:
+        spark = _UNSIGNED[spark]
+    return Column(told.name, told.type, spark or "string", told.nullable, foreign or spark is None)

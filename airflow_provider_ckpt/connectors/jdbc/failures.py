@@ -1,0 +1,94 @@
+"""Errors of JDBC drivers in our vocabulary, whether a Java process of ours or Spark's met them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_ckpt.connectors.sqlstates import is_of_all, passes
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+
+_SQL = "java.sql.SQLException"
+_NO_CLASS = ("java.lang.ClassNotFoundException", "java.lang.NoClassDefFoundError")
+_OF_ALL = frozenset(
+    {
+        "java.sql.SQLNonTransientConnectionException",
+        "java.sql.SQLRecoverableException",
+        "java.sql.SQLTransientConnectionException",
+    }
+)
+"""By these a driver says that the connection is gone or cannot be made."""
+
+_PASSING = "java.sql.SQLTransientException"
+_REFUSED = ("28", "3D", "42")
+"""Classes of SQLSTATE that no second try can help, whatever class of exception brings them."""
+
+_NOISE = re.compile(r"^(?:ERROR|FATAL|PANIC): |; SQL statement:$")
+
+
+@dataclass(frozen=True, slots=True)
+class JavaError:
+    """A Java exception, reduced to what decides.
+
+    :param kinds: its class and all that it extends
+    :param state: SQLSTATE
+    :param text: its message
+    """
+
+    kinds: tuple[str, ...]
+    state: str | None
+    text: str
+
+
+def java_errors(error: BaseException) -> Iterator[JavaError]:
+    """What an exception of Py4J or PySpark was caused by, the outermost first; nothing where it is not Java's."""
+    thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while thrown is not None:
+        kinds = tuple(_kinds(thrown))
+        state = thrown.getSQLState() if _SQL in kinds else None
+        yield JavaError(kinds, state, str(thrown.getMessage() or kinds[0]))
+        cause = thrown.getCause()
+        thrown = cause if cause != thrown else None
+
+
+def sql_error(error: BaseException) -> JavaError | None:
+    """The driver's own exception among the causes of another, if there is one."""
+    return next((found for found in java_errors(error) if _SQL in found.kinds), None)
+
+
+def missing_class(error: BaseException) -> str | None:
+    """The class that was not found, if that is what an exception is about."""
+    return next((found.text for found in java_errors(error) if set(_NO_CLASS) & set(found.kinds)), None)
+
+
+def error_info(found: JavaError, doing: str, secret: str | None) -> ErrorInfo:
+    """A driver's exception as data (semantics, section 7).
+
+    :param doing: what was being done, for the message
+    :param secret: the password, which no message repeats
+    """
+    state = found.state or None
+    refused = state is not None and state.startswith(_REFUSED)
+    whole = not refused and (bool(_OF_ALL & set(found.kinds)) or (state is not None and is_of_all(state)))
+    recoverable = whole or (not refused and _PASSING in found.kinds) or (state is not None and passes(state))
+    return ErrorInfo(ErrorType.SOURCE, f"{doing}: {without(secret, _line(found.text))}", recoverable, state, whole)
+
+
+def without(secret: str | None, text: str) -> str:
+    """A text that does not hold a secret."""
+    return text.replace(secret, "***") if secret else text
+
+
+def _line(text: str) -> str:
+    """The first line of what the database said, without the words around it."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), text)
+    return _NOISE.sub("", first)
+
+
+def _kinds(thrown: Any) -> Iterator[str]:
+    kind = thrown.getClass()
+    while kind is not None:
+        yield str(kind.getName())
+        kind = kind.getSuperclass()

@@ -1,0 +1,109 @@
+"""A Java process beside this one, with the driver's jars on its class path: JDBC where there is no Spark.
+
+Planning asks a database a few small questions before anybody knows whether Spark is needed; such a process answers in
+half a second. It listens on the loopback address to whoever knows its token, and ends when this process does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ckpt.core.errors import ConfigError, SourceError
+
+_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
+_SERVER = ("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0")
+_SECONDS = 10.0
+
+
+class Jvm:
+    """One Java process.
+
+    :param jars: paths of the driver's jars
+    :param options: further options of Java
+    :ivar packages: its packages and classes, by name
+    """
+
+    def __init__(self, jars: Sequence[str], options: Sequence[str] = ()) -> None:
+        from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path  # type: ignore[import-untyped]
+
+        for name in ("py4j", "py4j.java_gateway"):  # at DEBUG it would log each text that goes over, passwords too
+            logging.getLogger(name).setLevel(max(logging.getLogger(name).getEffectiveLevel(), logging.INFO))
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
+        path = os.pathsep.join([find_jar_path(), *jars])
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  # Java, with the jars that the pipeline names
+                [_java(), *_OPTIONS, *options, "-cp", path, *_SERVER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._complaints,
+            )
+        except OSError as error:
+            self._complaints.close()
+            raise ConfigError(
+                f"Java cannot be started: {error.strerror}.",
+                hint="A jdbc source is planned in a Java process on the worker: install Java 17 or newer, "
+                "or set JAVA_HOME.",
+            ) from error
+        assert self._process.stdout is not None
+        port, token = (self._process.stdout.readline().decode().strip() for _ in range(2))
+        if not token:
+            raise SourceError(f"Java ended as soon as it was started: {self._said()}", hint="Try: java -version")
+        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=int(port), auth_token=token))
+        self.packages: Any = self._gateway.jvm
+        # Nobody reads what drivers print.
+        self.java.lang.System.setOut(self.java.io.PrintStream(self.java.io.OutputStream.nullOutputStream()))
+
+    @property
+    def java(self) -> Any:
+        """The packages under ``java``."""
+        return self.packages.java
+
+    def array(self, kind: str, values: Sequence[Any]) -> Any:
+        """A Java array.
+
+        :param kind: the class of its elements
+        """
+        made = self._gateway.new_array(getattr(self.packages, kind), len(values))
+        for at, value in enumerate(values):
+            made[at] = value
+        return made
+
+    def close(self) -> None:
+        """End the process."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+        with suppress(Py4JError, OSError):  # it may be gone already
+            self._gateway.shutdown()
+        # Or Py4J would tell a process that is gone of each object that Python forgets, and log each failure.
+        self._gateway._gateway_client.is_connected = False
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._complaints.close()
+
+    def _said(self) -> str:
+        """The first line of what Java printed when it failed."""
+        self._process.kill()
+        self._process.wait()
+        self._complaints.seek(0)
+        with self._complaints:
+            lines = self._complaints.read().decode(errors="replace").splitlines()
+        return next((line for line in lines if line.strip()), f"exit status {self._process.returncode}")
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else "java"

@@ -1,0 +1,49 @@
+"""The reading half of the jdbc source. Spark reads (``spark/jdbc.py``); this gives out what it has read, by batch.
+
+So a lane cannot go back to the source: what it may need again of a batch comes along with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.protocols import Connection, Shape
+from airflow_provider_ckpt.core.errors import SourceError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.core.batch import BatchKey
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+
+class JdbcReader:
+    """One lane's reader; see :class:`~airflow_provider_ckpt.connectors.protocols.CarriedReader`."""
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:  # noqa: ARG002  # Spark has them
+        self._table = pipeline.source.table
+        self._held: tuple[BatchKey, Iterable[pa.RecordBatch]] | None = None
+
+    def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
+        """Take the records of a batch."""
+        self._held = task.key, records
+
+    def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """The records of the batch that was taken last."""
+        if self._held is None or self._held[0] != task.key:
+            raise SourceError(f"the rows of {self._table} did not come with the batch.", batch=str(task.key))
+        yield from self._held[1]
+
+    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
+        """Dead-letter headers: table, partition, position."""
+        return {
+            "source-table": task.key.source,
+            "source-partition": task.key.source,
+            "source-position": str(position),
+        }
+
+    def close(self) -> None:
+        """Let go of the records."""
+        self._held = None

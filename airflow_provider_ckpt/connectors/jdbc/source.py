@@ -1,0 +1,161 @@
+"""The planning half of the jdbc source: one table, ordered by a cursor column, as one partition.
+
+What a database does not tell through JDBC is which transactions are running. So a bound is not closed: a row that is
+committed later than ``close_wait`` after it got its cursor value may appear below it, and is found by ``recover``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.jdbc import recipe
+from airflow_provider_ckpt.connectors.jdbc.columns import DAY, LEAST, CursorKind
+from airflow_provider_ckpt.connectors.jdbc.cut import batch_records, cut, empty
+from airflow_provider_ckpt.connectors.jdbc.database import Database, require
+from airflow_provider_ckpt.connectors.jdbc.table import Table, look_up
+from airflow_provider_ckpt.connectors.protocols import (
+    Connection,
+    Plan,
+    PlannedBatch,
+    PlanRequest,
+    Shape,
+    SourceFile,
+    SourcePartition,
+)
+from airflow_provider_ckpt.core.batch import Instruction
+from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.ranges import Range
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+_BEHIND = 12 * 3600
+"""Seconds by which the last time zone is behind UTC: until then a day is not over everywhere."""
+
+
+_STOOD = "stood"
+"""Key of the partition's state: the newest bound that has stood for ``close_wait``."""
+
+
+class JdbcSource:
+    """See :class:`~airflow_provider_ckpt.connectors.protocols.Source`."""
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
+        assert pipeline.source.table is not None
+        assert pipeline.source.cursor is not None
+        self._pipeline = pipeline.name
+        self._declared = pipeline.source
+        self._wait = pipeline.source.close_wait.total_seconds()
+        self._database = Database(require(connection), pipeline.source.jars, f"planning from {pipeline.source.table}")
+
+    def check(self) -> None:
+        """Fail clearly if the table or its cursor does not fit; see :meth:`Source.check`."""
+        self._table().refuse_nulls()
+
+    def partitions(self) -> Sequence[SourcePartition]:
+        """The table, as the only partition."""
+        table = self._table()
+        return [SourcePartition(table.label, table.identity())]
+
+    def start(self, partition: str, start_from: str | int) -> int:  # noqa: ARG002  # the table is the only partition
+        """The base: a position as it stands; for ``latest`` one past the greatest; for ``earliest`` the least of all.
+
+        The least visible position would not do: a transaction that has not committed yet may hold smaller ones.
+        """
+        if isinstance(start_from, int):
+            return start_from
+        greatest = self._table().greatest() if start_from == "latest" else None
+        return LEAST if greatest is None else greatest + 1
+
+    def shape(self) -> Shape:
+        """The table's columns (or those the pipeline names) and their Spark types."""
+        return Shape(False, [(column.name, column.spark) for column in self._table().wanted])
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Cut each stretch; one without an end reaches to the newest bound that has stood long enough."""
+        table = self._table()
+        plan = self._bounded(table, request)
+        batches: list[PlannedBatch] = []
+        left, more = request.max_records, plan.more
+        for todo in request.todo:
+            end = plan.bounds.get(todo.partition) if todo.end is None else todo.end
+            if end is None or end <= todo.start:
+                continue
+            if left <= 0:
+                more = True
+                break
+            span = Range(todo.start, end)
+            found = cut(table, span, request.records_per_batch or batch_records(table, span), left)
+            if not found.batches and todo.end is not None:  # its rows are gone, yet the checkpoint must pass it
+                found = empty(table, span)
+            batches.extend(found.batches)
+            left -= found.records
+            more = more or found.more
+        return replace(plan, batches=batches, more=more)
+
+    def late(self) -> bool:
+        """Nobody can say when the last transaction below a bound has ended."""
+        return True
+
+    def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:  # noqa: ARG002
+        """Rows that are visible now."""
+        table = self._table()
+        return [table.count(span) for span in ranges]
+
+    def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
+        """The same tasks, each with what Spark needs to read it."""
+        table = self._table()
+        common = recipe.of_table(table)
+        located = []
+        for task in tasks:
+            one = common
+            if task.instruction is not Instruction.VOID:
+                at = table.dialect.quote(recipe.POSITION)
+                one = replace(common, where=table.dialect.within(table.kind, at, task.range))
+            located.append(replace(task, detail={**task.detail, recipe.DETAIL: one.to_json()}))
+        return located
+
+    def close(self) -> None:
+        """End the connection and the Java process."""
+        self._database.close()
+
+    def _table(self) -> Table:
+        declared = self._declared
+        assert declared.table is not None
+        assert declared.cursor is not None
+        try:
+            return look_up(self._database, declared.table, declared.cursor, declared.columns)
+        except CkptError as error:
+            error.pipeline = self._pipeline
+            raise
+
+    def _bounded(self, table: Table, request: PlanRequest) -> Plan:
+        """The bound of what is new: one that has stood already, or the newest, once it has."""
+        open_ended = [todo.start for todo in request.todo if todo.end is None]
+        if not open_ended:
+            return Plan()
+        table.refuse_nulls()
+        tail, newest = max(open_ended), _following(table)
+        if newest is None or newest <= tail:  # nothing new is visible, so there is nothing to wait for
+            return Plan()
+        stood = request.states.get(table.label, {}).get(_STOOD, tail)
+        if stood <= tail:
+            time.sleep(self._wait)
+            stood = newest
+        return Plan(bounds={table.label: stood}, states={table.label: {_STOOD: stood}}, more=newest > stood)
+
+
+def _following(table: Table) -> int | None:
+    """One past the greatest position, or less where more rows of the present day may still appear."""
+    greatest = table.greatest()
+    if greatest is None:
+        return None
+    if table.kind is CursorKind.DATE:
+        today = int((time.time() - _BEHIND) // 86_400) * DAY
+        if today <= greatest <= today + 2 * DAY:
+            return today
+    return greatest + 1

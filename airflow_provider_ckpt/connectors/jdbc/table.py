@@ -1,0 +1,131 @@
+"""The table that a jdbc source reads: its columns, its cursor, and the queries that planning asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_provider_ckpt.connectors.jdbc.columns import Column, CursorKind
+from airflow_provider_ckpt.connectors.jdbc.database import Database, Plain
+from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect, split
+from airflow_provider_ckpt.core.errors import ConfigError, SourceError
+from airflow_provider_ckpt.core.ranges import Range
+
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or view, looked up in its database.
+
+    :param label: its name for a person, and the id of its source partition
+    :param sql: its name as SQL
+    :param cursor: the column that orders its rows
+    :param wanted: the columns to read, in order
+    """
+
+    database: Database
+    label: str
+    sql: str
+    cursor: Column
+    kind: CursorKind
+    wanted: Sequence[Column]
+
+    @property
+    def dialect(self) -> Dialect:
+        """Its database's SQL."""
+        return self.database.dialect
+
+    @property
+    def at(self) -> str:
+        """The cursor as SQL."""
+        return self.dialect.quote(self.cursor.name)
+
+    def within(self, span: Range) -> str:
+        """Condition for the rows of a range."""
+        return self.dialect.within(self.kind, self.at, span)
+
+    def count(self, span: Range, most: int | None = None) -> int:
+        """How many rows a range shows now.
+
+        :param most: do not count beyond this
+        """
+        rows = f"FROM {self.sql} WHERE {self.within(span)}"
+        if most is not None:
+            rows = f"FROM (SELECT {self.at} AS ckpt_at {rows} ORDER BY {self.at} {self.dialect.first(most)}) ckpt_held"
+        return int(self.database.rows(f"SELECT COUNT(*) {rows}", [Plain.COUNT])[0][0])
+
+    def greatest(self) -> int | None:
+        """The last row's position, or None if there is no row.
+
+        :raises SourceError: if nothing can follow it
+        """
+        found: int | None = self.database.rows(f"SELECT MAX({self.at}) FROM {self.sql}", [self.kind])[0][0]
+        if found is not None and found >= _LARGEST:
+            raise SourceError(
+                f"cursor {self.cursor.name} of {self.label} has reached the largest 64-bit number, so nothing can "
+                "follow it.",
+                hint="Choose another cursor column.",
+            )
+        return found
+
+    def after(self, position: int, end: int) -> int | None:
+        """The first position beyond one and before ``end``, or None if there is none."""
+        query = f"SELECT MIN({self.at}) FROM {self.sql} WHERE {self.within(Range(position + 1, end))}"
+        found: int | None = self.database.rows(query, [self.kind])[0][0]
+        return found
+
+    def refuse_nulls(self) -> None:
+        """Fail if the cursor is null in some row.
+
+        :raises ConfigError: if so
+        """
+        if not self.cursor.nullable:
+            return
+        query = f"SELECT {self.at} FROM {self.sql} WHERE {self.at} IS NULL"
+        if self.database.rows(query, [self.kind], most=1):
+            raise ConfigError(
+                f"cursor {self.cursor.name} of {self.label} is NULL in some rows, which therefore have no position.",
+                hint="Fill them, choose another cursor, or read a view without them.",
+            )
+
+    def identity(self) -> str:
+        """What tells it from another table, as far as the database can say; else its name."""
+        query = self.dialect.identity(self.sql)
+        if query is None:
+            return f"{self.dialect.product}/{self.database.catalog}/{self.label}"
+        return str(self.database.rows(query, [Plain.TEXT])[0][0])
+
+
+def look_up(database: Database, name: str, cursor: str, wanted: Sequence[str]) -> Table:
+    """The table of a pipeline.
+
+    :param name: as the pipeline writes it
+    :param wanted: columns to read; all of them if there are none
+    :raises ConfigError: if it does not exist, or its columns do not fit
+    """
+    dialect = database.dialect
+    sql, label = dialect.table(name), ".".join(split(name))
+    try:
+        told = database.columns(f"SELECT * FROM {sql} WHERE 1 = 0")
+    except SourceError as error:
+        if error.recoverable:
+            raise
+        raise ConfigError(
+            f"source table {label} cannot be read: {error.message}",
+            hint="Check source.table (catalog.schema.table or less of it, in the database's letter case: it is quoted) "
+            "and the rights of the connection's user.",
+        ) from error
+    columns = {item.name: dialect.column(item) for item in told}
+    missing = [item for item in (*wanted, cursor) if item not in columns]
+    if missing:
+        raise ConfigError(
+            f"source table {label} has no column {', '.join(missing)}.", hint=f"Its columns are: {', '.join(columns)}."
+        )
+    kind = columns[cursor].cursor
+    if kind is None:
+        raise ConfigError(
+            f"cursor {cursor} of {label} has type {columns[cursor].type}.",
+            hint="A cursor is a whole number of up to 18 digits, a date, or a timestamp with or without time zone.",
+        )
+    return Table(database, label, sql, columns[cursor], kind, [columns[item] for item in wanted or columns])

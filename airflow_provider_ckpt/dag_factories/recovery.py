@@ -1,0 +1,157 @@
+"""``recovery_dag``: puts a pipeline right from Airflow's own pages: form, preview, approval, act, report."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from airflow.sdk import DAG, Param, TriggerRule
+
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
+from airflow_provider_ckpt.operators.approval import CkptApprovalOperator
+from airflow_provider_ckpt.operators.carry_out import CkptCarryOutOperator, CkptReportOperator
+from airflow_provider_ckpt.operators.preview import CkptPreviewOperator
+
+log = logging.getLogger(__name__)
+
+_PREVIEW, _APPROVE, _CARRY_OUT, _REPORT = "preview", "approve", "carry_out", "report"
+_ACTIONS = {
+    "recover": "Recover: read again what is unaccounted for",
+    "rewind": "Rewind: read again from a position or a time",
+    "replay_dead_letters": "Replay dead letters",
+    "release": "Release held batches",
+    "skip": "Skip batches: give them up",
+    "force_stop": "Force stop: shut the running one out",
+    "resume": "Resume after a stop",
+}
+_DOC = """
+Puts a pipeline right. Trigger it, choose pipeline and action, and say why. **preview** finds out what would be done
+and changes nothing; **approve** shows that and waits for an answer; **carry_out** does exactly what was shown, or
+refuses if it no longer fits; **report** says what became of it. *Reject* leaves the run green with nothing done.
+
+The ledger's audit trail keeps who approved, who asked, why, and what was before and after.
+"""
+
+
+def recovery_dag(
+    dag_id: str = "ckpt_recovery",
+    *,
+    pipelines: Sequence[str] | Path,
+    approvers: Sequence[str] = (),
+    answer_within: timedelta | None = timedelta(days=1),
+    ckpt_conn_id: str = DEFAULT_CONNECTION,
+    **kwargs: Any,
+) -> DAG:
+    """A DAG by which whoever may trigger it puts a pipeline right, as soon as whoever may answer it approves::
+
+        preview → approve → carry_out → report
+
+    :param pipelines: names of the pipelines that may be chosen, or a folder of their YAML declarations
+    :param approvers: ids of the users who may answer; anyone who may edit the DAG's runs if none is named
+    :param answer_within: without an answer for so long it counts as rejected; None waits for ever
+    :param ckpt_conn_id: the ledger's connection
+    :param kwargs: further arguments of ``DAG``
+    :raises ConfigError: if there is no pipeline to choose
+    """
+    names = sorted(_declared(pipelines) if isinstance(pipelines, Path) else pipelines)
+    if not names:
+        raise ConfigError(
+            f"DAG {dag_id}: there is no pipeline to choose.", hint="Name some, or a folder that has some."
+        )
+    shared = {"pipeline": "{{ params.pipeline }}", "ckpt_conn_id": ckpt_conn_id}
+    settings: dict[str, Any] = {"schedule": None, "catchup": False, "tags": ["ckpt"], "doc_md": _DOC, **kwargs}
+    with DAG(dag_id, params=_params(names), **settings) as dag:
+        preview = CkptPreviewOperator(
+            task_id=_PREVIEW,
+            remedy="{{ params.action }}",
+            reason="{{ params.reason }}",
+            dry_run="{{ params.dry_run }}",
+            **{name: f"{{{{ params.{name} }}}}" for name in _OF_ACTIONS},
+            **shared,
+        )
+        approve = CkptApprovalOperator(
+            task_id=_APPROVE,
+            preview=_PREVIEW,
+            assigned_users=[{"id": user, "name": user} for user in approvers],
+            response_timeout=answer_within,
+            defaults=CkptApprovalOperator.REJECT if answer_within else None,
+        )
+        carry_out = CkptCarryOutOperator(task_id=_CARRY_OUT, preview=_PREVIEW, approval=_APPROVE, **shared)
+        report = CkptReportOperator(
+            task_id=_REPORT,
+            preview=_PREVIEW,
+            approval=_APPROVE,
+            carried_out=_CARRY_OUT,
+            trigger_rule=TriggerRule.NONE_FAILED,
+            **shared,
+        )
+        preview >> approve >> carry_out >> report
+    return dag
+
+
+_OF_ACTIONS: Mapping[str, Param] = {
+    "partition": Param(
+        None, type=["null", "string"], title="Source partition", description="Rewind: which, if there are several."
+    ),
+    "to_position": Param(
+        None,
+        type=["null", "integer"],
+        minimum=0,
+        title="To position",
+        description="Rewind: the first one to read again.",
+    ),
+    "to_time": Param(
+        None,
+        type=["null", "string"],
+        format="date-time",
+        title="To time",
+        description="Rewind: back to where the checkpoint stood then.",
+    ),
+    "batches": Param(
+        None,
+        type=["null", "array"],
+        items={"type": "string"},
+        title="Batches",
+        description="Release, skip, replay: one a line, as `airflow ckpt inspect` names them. "
+        "None means all that are held, or all dead letters; skip needs one at least.",
+    ),
+    "error_types": Param(
+        None,
+        type=["null", "array"],
+        examples=[kind.value for kind in ErrorType],
+        title="Error types",
+        description="Replay: dead letters of these types only.",
+    ),
+    "stop_at": Param(
+        None, type=["null", "integer"], minimum=1, title="Stop at", description="Replay: only the first so many."
+    ),
+}
+
+
+def _params(names: Iterable[str]) -> dict[str, Param]:
+    choices = list(names)
+    return {
+        "pipeline": Param(choices[0], type="string", enum=choices, title="Pipeline"),
+        "action": Param("recover", type="string", enum=list(_ACTIONS), values_display=_ACTIONS, title="Action"),
+        "reason": Param(
+            type="string", minLength=3, maxLength=1000, title="Reason", description="Why; the audit trail keeps it."
+        ),
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Only preview; nobody is asked."),
+        **_OF_ACTIONS,
+    }
+
+
+def _declared(folder: Path) -> list[str]:
+    """The names that the YAML files of a folder declare; a file that cannot be read must not take this DAG with it."""
+    names = []
+    for path in sorted(folder.glob("*.y*ml")):
+        try:
+            names.append(str(yaml.safe_load(path.read_text("utf-8"))["name"]))
+        except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+            log.warning("%s declares no pipeline that could be chosen: %s", path, error)
+    return names

@@ -1,0 +1,1 @@
+"""TaskFlow decorators: ``batch.ckpt_batch_task``, known as ``@task.ckpt_batch``."""

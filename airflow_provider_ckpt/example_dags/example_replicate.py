@@ -1,0 +1,26 @@
+"""A whole run in one task, and a DAG that follows it: it runs whenever the checkpoint has moved."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, task
+
+from airflow_provider_ckpt.assets.pipeline import pipeline_asset
+from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
+
+with DAG("example_ckpt_replicate", schedule=timedelta(minutes=10), catchup=False, max_active_runs=1, tags=["example"]):
+    CkptReplicateOperator(task_id="replicate", pipeline="pipelines/customers.yaml", retries=1)
+
+CUSTOMERS = pipeline_asset("example_customers")
+
+with DAG("example_ckpt_follow", schedule=[CUSTOMERS], catchup=False, tags=["example"]):
+
+    @task
+    def refresh(triggering_asset_events: Any = None) -> None:
+        """Do something with what is new: the event says from where to where the checkpoint moved."""
+        for event in triggering_asset_events[CUSTOMERS]:
+            print(event.extra["checkpoint"], event.extra["epoch"])
+
+    refresh()

@@ -1,0 +1,18 @@
+"""A pipeline that runs when there is enough to do, or after a longest wait."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from airflow_provider_ckpt.assets.work import work_asset
+from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
+
+with DAG(
+    "example_ckpt_work",
+    schedule=work_asset("example_customers", at_least=10_000, longest_wait=timedelta(minutes=30)),
+    max_active_runs=1,
+    tags=["example"],
+):
+    CkptReplicateOperator(task_id="replicate", pipeline="pipelines/customers.yaml")

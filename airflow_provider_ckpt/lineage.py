@@ -1,0 +1,109 @@
+"""What OpenLineage is told of a task: the datasets by OpenLineage's names, and how many rows went where.
+
+Imported only when the OpenLineage provider asks, since it needs that provider; see the extra ``openlineage``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow.providers.openlineage.extractors import OperatorLineage
+from attrs import define
+from openlineage.client.event_v2 import InputDataset, OutputDataset
+from openlineage.client.facet_v2 import RunFacet, input_statistics_input_dataset, output_statistics_output_dataset
+
+from airflow_provider_ckpt.connectors.files.local import local_path
+from airflow_provider_ckpt.connectors.kafka.common import bootstrap
+from airflow_provider_ckpt.connectors.postgres.common import split_table
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.replication.metrics import Metric
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline, Sink, Source
+
+Name = tuple[str, str]
+"""Namespace and name."""
+
+
+@define
+class CkptRunFacet(RunFacet):
+    """The run facet ``ckpt``: what became of the records that this task read."""
+
+    pipeline: str
+    read: int
+    delivered: int
+    filtered: int
+    deadLettered: int  # noqa: N815  # OpenLineage's spelling of keys
+    retries: int
+    commitFailures: int  # noqa: N815
+
+
+def lineage_of(
+    pipeline: Pipeline, totals: Mapping[Metric, int], connections: Callable[[str], Connection]
+) -> OperatorLineage[Any, Any] | None:
+    """Datasets with their row counts; None for a task in which no batch got its verdict.
+
+    :param totals: what the task counted
+    :param connections: gives the connection of an id
+    """
+    if not totals[Metric.COMMITTED]:
+        return None
+    read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=totals[Metric.READ])
+    written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=totals[Metric.DELIVERED])
+    source, sink = name_of(pipeline.source, connections), name_of(pipeline.sink, connections)
+    return OperatorLineage(
+        inputs=[InputDataset(*source, inputFacets={"inputStatistics": read})],
+        outputs=[OutputDataset(*sink, outputFacets={"outputStatistics": written})],
+        run_facets={
+            "ckpt": CkptRunFacet(
+                pipeline.name,
+                totals[Metric.READ],
+                totals[Metric.DELIVERED],
+                totals[Metric.FILTERED],
+                totals[Metric.DEAD_LETTERED],
+                totals[Metric.RETRIES],
+                totals[Metric.COMMIT_FAILED],
+            )
+        },
+    )
+
+
+def name_of(half: Source | Sink, connections: Callable[[str], Connection]) -> Name:
+    """A source's or sink's dataset, as OpenLineage's naming rules have it; holds no login and no password.
+
+    An Iceberg table is named by its catalog, since its location is known to the catalog alone.
+    """
+    connection = connections(half.connection) if half.connection else None
+    if half.path is not None:
+        return "file", str(local_path(half.path, "path", connection))
+    assert connection is not None
+    if half.topic is not None:
+        return f"kafka://{bootstrap(connection).partition(',')[0].strip()}", half.topic
+    table = str(half.table)
+    if half.type == "postgres":
+        schema, name = split_table(table)
+        host = f"postgres://{connection.host or 'localhost'}:{connection.port or 5432}"
+        return host, f"{connection.schema or connection.login}.{schema or 'public'}.{name}"
+    if half.type == "iceberg":
+        return _without_login(str(connection.extra.get("uri") or connection.extra.get("type"))), table
+    return _of_jdbc(connection.host or "", table)
+
+
+def _of_jdbc(url: str, table: str) -> Name:
+    """The database of a JDBC URL as its own connectors name it, or as near to that as the URL says."""
+    kind, _, place = re.split("[;?]", url.removeprefix("jdbc:"))[0].partition(":")
+    host, _, database = place.rpartition("//")[2].partition("/")
+    host = host.rpartition("@")[2]
+    schema, name = split_table(table) if table.count(".") < 2 else (None, table)
+    if kind == "postgresql":
+        kind, schema, host = "postgres", schema or "public", host if ":" in host else f"{host}:5432"
+    return f"{kind}://{host}", ".".join(part for part in (database, schema, name) if part)
+
+
+def _without_login(uri: str) -> str:
+    """A catalog's address without who asks, and without options, which may hold secrets, too."""
+    url = urlsplit(uri)
+    return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -1,0 +1,1 @@
+"""Links that Airflow shows on a task's page: ``pipeline.PipelineLink``."""

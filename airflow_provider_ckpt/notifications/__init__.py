@@ -1,0 +1,1 @@
+"""Airflow notifiers: ``ckpt.CkptNotifier``."""

@@ -1,0 +1,145 @@
+"""``CkptNotifier``: tells somebody of dead letters, held batches, expired ranges and failures, by any channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseNotifier
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
+from airflow_provider_ckpt.notifications.notice import Notice, Reason
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+Channel = BaseNotifier | Callable[..., Any]
+"""Another notifier, or a function of the context."""
+
+
+class CkptNotifier(BaseNotifier):
+    """A task's ``on_success_callback`` and ``on_failure_callback``: silent unless the run needs a person.
+
+    What a channel sends is up to its own templates, which see the notice as ``ckpt``: ``{{ ckpt.subject }}``,
+    ``{{ ckpt.text }}``, ``{{ ckpt.html }}`` and every field of :class:`~.notice.Notice`. Without a channel the text
+    goes to the task's log.
+
+    :param channels: other notifiers, or functions of the context; all of them are called, even if one fails
+    :param reasons: what to tell of: ``dead_letters``, ``held``, ``expired``, ``failed``; all of it by default
+    :param task_ids: tasks of the DAG run that may have handed a summary over, the latest first; by default the task
+        whose callback this is
+    :param ckpt_conn_id: the ledger's connection
+    """
+
+    template_fields: Sequence[str] = ("task_ids",)
+
+    def __init__(
+        self,
+        *channels: Channel,
+        reasons: Collection[str] = frozenset(Reason),
+        task_ids: Sequence[str] = (),
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.channels = channels
+        self.reasons = frozenset(map(Reason, reasons))
+        self.task_ids = task_ids
+        self.ckpt_conn_id = ckpt_conn_id
+
+    def notify(self, context: Context) -> None:
+        """Tell, if there is something to tell."""
+        notice = self.notice(context)
+        if notice is None or not notice.reasons & self.reasons:
+            return
+        if not self.channels:
+            self.log.warning("%s", notice.text)
+        with ExitStack() as all_of_them:
+            for channel in reversed(self.channels):
+                all_of_them.callback(channel, {**context, "ckpt": notice})
+
+    def notice(self, context: Context) -> Notice | None:
+        """What there is to tell of the run; None if no task has handed a summary over, and none has failed."""
+        summary = self._summary(context)
+        failure = _failure(context.get("exception"))
+        if summary is None and failure is None:
+            return None
+        found = summary or {}
+        pipeline = found.get("pipeline") or _declared(context)
+        status = self._status(pipeline)
+        held = tuple({"batch": item["batch"], "error": _message(item["error"])} for item in status.get("held", ()))
+        return Notice(
+            pipeline=pipeline,
+            task=_place(context),
+            dead_lettered=found.get("records", {}).get("dead_lettered", 0),
+            errors=found.get("errors", {}),
+            where=_letters_of(status),
+            held=status.get("batches", found.get("batches_by_state", {})).get("held", 0),
+            held_batches=held,
+            expired=tuple(found.get("expired", ())),
+            failure=failure,
+        )
+
+    def _summary(self, context: Context) -> dict[str, Any] | None:
+        """The newest summary that a task has handed over."""
+        task = context["ti"]
+        for task_id in self.task_ids or (task.task_id,):
+            document = task.xcom_pull(task_ids=task_id)
+            if isinstance(document, Mapping):
+                found = document.get("summary", document)
+                if "batches_by_state" in found:
+                    return dict(found)
+        return None
+
+    def _status(self, pipeline: str) -> dict[str, Any]:
+        """What the ledger knows of the pipeline; nothing if it does not answer, since the run's word is there."""
+        from airflow_provider_ckpt.hooks.ckpt import CkptHook
+
+        try:
+            return CkptHook(self.ckpt_conn_id).get_status(pipeline)
+        except CkptError as error:
+            self.log.warning("The notice has no details from the ledger: %s", error)
+            return {}
+
+
+def _failure(exception: object) -> str | None:
+    """Why the task failed: our own words, which hold no secret; of anything else, what it was."""
+    if exception is None:
+        return None
+    cause = exception.__cause__ if isinstance(exception, BaseException) else None
+    known = next((error for error in (exception, cause) if isinstance(error, CkptError)), None)
+    if known is not None or isinstance(exception, AirflowFailException):
+        return str(known or exception)
+    return f"{type(exception).__name__ if isinstance(exception, BaseException) else 'unknown'}; see the task's log"
+
+
+def _declared(context: Context) -> str:
+    """The name of the pipeline that the task declares, or its id where it does not say one."""
+    from airflow_provider_ckpt.operators.base import CkptOperator
+
+    task = context["task"]
+    with suppress(CkptError):
+        if isinstance(task, CkptOperator):
+            return task.load_pipeline().name
+    return str(task.task_id)
+
+
+def _place(context: Context) -> str:
+    ti = context["ti"]
+    return f"task {ti.task_id} of {ti.dag_id}, run {ti.run_id}"
+
+
+def _message(error: Mapping[str, Any] | None) -> str:
+    return f"[{error['type']}] {error['message']}" if error else "a person held it"
+
+
+def _letters_of(status: Mapping[str, Any]) -> str | None:
+    """Where the dead letters are, by the declaration that the newest run has stored."""
+    from airflow_provider_ckpt.config.load import build
+    from airflow_provider_ckpt.operators.leaves import dead_letters_at
+
+    declaration = status.get("declaration")
+    return dead_letters_at(build(declaration)) if declaration else None

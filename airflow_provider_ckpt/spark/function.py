@@ -1,0 +1,167 @@
+"""A user's own Python function as the last step of the transform: it sees a micro-batch's rows, as an Arrow table.
+
+It runs inside the lane, behind Spark's own part and before the sink, so order and count stay the lane's: it gives one
+row for each that it gets, in their order. A row that it cannot bear is found by halving and dead-lettered alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, InvalidTransformError
+from airflow_provider_ckpt.spark.failures import info_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Function = Callable[["pa.Table"], Any]
+"""Gets rows as a :class:`pyarrow.Table`; gives a table, a record batch or a pandas data frame."""
+
+KEEP = "_keep"
+"""A boolean column that the function may add: where it is not true, the row is left out and counts as filtered."""
+
+_HINT = "Give one row for each, in their order, with just the columns of transform.returns (and _keep, to filter)."
+
+
+@dataclass(slots=True)
+class Applied:
+    """What a function made of a batch's rows.
+
+    :param rows: to be delivered: the position, then the columns of ``transform.returns``
+    :param filtered: how many were left out
+    :param errors: by position, why a row is to be dead-lettered
+    """
+
+    rows: pa.Table
+    filtered: int = 0
+    errors: dict[int, ErrorInfo] = field(default_factory=dict)
+
+
+def pack(function: Function) -> bytes:
+    """A function as it travels to Spark, with all that its own module holds of what it uses.
+
+    What it uses of other modules must be there to be imported, on the driver and the executors.
+    """
+    from pyspark import cloudpickle
+
+    bare = function.func if isinstance(function, partial) else function
+    module = sys.modules.get(getattr(bare, "__module__", None) or "")
+    if module is None:
+        return bytes(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    try:
+        return bytes(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def unpack(packed: bytes) -> Function:
+    """The function that :func:`pack` packed."""
+    import pickle
+
+    found: Function = pickle.loads(packed)  # noqa: S301  # packed by this run's own task, in a directory of mode 0700
+    return found
+
+
+def named(path: str) -> Function:
+    """A function that can be imported.
+
+    :param path: ``module:function``
+    :raises InvalidTransformError: if there is none of that name
+    """
+    module, _, name = path.partition(":")
+    try:
+        found: Function = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidTransformError(
+            f"transform.python cannot be imported: {error}",
+            hint=f"{path} must be importable on the driver and the executors.",
+        ) from error
+    return found
+
+
+def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: bool = False) -> Applied:
+    """Call the function on a batch's rows.
+
+    :param rows: the position, then the columns that Spark's part of the transform puts out
+    :param returns: the columns that the function gives
+    :param traced: whether dead letters get the traceback
+    :raises InvalidTransformError: if what it gives cannot be matched with what it got
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    applied = Applied(rows)
+    done = list(_worked(function, rows, returns, applied.errors, traced)) if rows.num_rows else []
+    schema = pa.schema([pa.field(POSITION, pa.int64()), *returns])
+    kept = []
+    for table in done:
+        if KEEP in table.column_names:
+            keep = pc.fill_null(table.column(KEEP), False)
+            applied.filtered += table.num_rows - (pc.sum(keep).as_py() or 0)
+            table = table.filter(keep).drop_columns([KEEP])
+        kept.append(table)
+    applied.rows = pa.concat_tables(kept) if kept else schema.empty_table()
+    return applied
+
+
+def _worked(
+    function: Function, rows: pa.Table, returns: pa.Schema, errors: dict[int, ErrorInfo], traced: bool
+) -> Iterator[pa.Table]:
+    """The results, in order; where the function raises, the rows are halved until it is known which they are."""
+    try:
+        yield _called(function, rows, returns)
+    except InvalidTransformError:
+        raise
+    except Exception as error:  # noqa: BLE001  # the boundary to the user's code: whatever it raises costs one record
+        if rows.num_rows == 1:
+            info = info_of(error, traced=traced, otherwise=ErrorType.PROCESSING)
+            errors[rows.column(POSITION)[0].as_py()] = info
+            return
+        middle = rows.num_rows // 2
+        for half in (rows.slice(0, middle), rows.slice(middle)):
+            yield from _worked(function, half, returns, errors, traced)
+
+
+def _called(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    given = _table(function(rows.drop_columns([POSITION])))
+    if given.num_rows != rows.num_rows:
+        raise InvalidTransformError(
+            f"the function of transform.python got {rows.num_rows} rows and gave {given.num_rows}.", hint=_HINT
+        )
+    wanted = [*returns.names, *([KEEP] if KEEP in given.column_names else [])]
+    if sorted(given.column_names) != sorted(wanted):
+        raise InvalidTransformError(
+            f"the function of transform.python gave the columns {', '.join(given.column_names)}, "
+            f"but transform.returns has {', '.join(returns.names)}.",
+            hint=_HINT,
+        )
+    columns = [given.column(item.name).cast(item.type) for item in returns]
+    fields = [rows.schema.field(POSITION), *returns]
+    if KEEP in wanted:
+        columns.append(given.column(KEEP).cast(pa.bool_()))
+        fields.append(pa.field(KEEP, pa.bool_()))
+    return pa.Table.from_arrays([rows.column(POSITION), *columns], schema=pa.schema(fields))
+
+
+def _table(given: object) -> pa.Table:
+    import pyarrow as pa
+
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pa.RecordBatch):
+        return pa.Table.from_batches([given])
+    if type(given).__module__.partition(".")[0] == "pandas":
+        return pa.Table.from_pandas(given, preserve_index=False)
+    raise InvalidTransformError(
+        f"the function of transform.python gave a {type(given).__name__}.",
+        hint="Give a pyarrow.Table, a pyarrow.RecordBatch or a pandas.DataFrame.",
+    )

@@ -1,0 +1,268 @@
+"""A wave of a source that Spark itself reads, through a JDBC driver: one query a batch, in the order of its lane.
+
+Each batch is a partition of Spark's read, sorted in itself; a lane's are put together without an exchange, which keeps
+their order. The step behind it gives each row its batch and each batch its marker, as lanes do that read by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from airflow_provider_ckpt.connectors.jdbc import recipe
+from airflow_provider_ckpt.connectors.jdbc.columns import DAY, CursorKind
+from airflow_provider_ckpt.connectors.jdbc.database import properties, require
+from airflow_provider_ckpt.connectors.jdbc.failures import error_info, missing_class, sql_error, without
+from airflow_provider_ckpt.connectors.jdbc.recipe import Recipe
+from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Connection
+from airflow_provider_ckpt.core.batch import Instruction
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, SourceError
+from airflow_provider_ckpt.core.wave import BatchTask, Wave
+from airflow_provider_ckpt.spark.letters import replays
+from airflow_provider_ckpt.spark.reading import work_off
+from airflow_provider_ckpt.spark.sql import first_line, literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from airflow_provider_ckpt.spark.job import Job
+
+_SLOT = "__slot"
+"""int: which of the read's partitions a row is of; lane ``n`` has ``slots`` of them, from ``n * slots`` on."""
+
+_WRONG = "__wrong"
+"""string: a value that Spark has no day or time for, and its column's name."""
+
+_FETCHED = "5000"
+"""Rows that the driver fetches at once; without a number some hold a whole table in memory."""
+
+_READ = frozenset({Instruction.DELIVER, Instruction.REJECT})
+
+
+def frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> DataFrame | None:
+    """The records of a wave with their control columns, or None if nothing of it is to be read by Spark.
+
+    :param schema: the control columns and the source's
+    :raises ConfigError: if Spark or the driver cannot read the table
+    """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    recipes = [[_recipe(task) for task in lane] for lane in wave.lanes]
+    common = next((found for lane in recipes for found in lane if found), None)
+    if common is None:
+        return None
+    slots = max(len(lane) for lane in recipes)
+    conditions = [
+        found.where if found else recipe.NOTHING for lane in recipes for found in [*lane, *[None] * (slots - len(lane))]
+    ]
+    connection = _connection(job)
+    assert connection.host is not None
+    try:
+        read = spark.read.jdbc(
+            connection.host, common.query, predicates=conditions, properties=_properties(connection, common)
+        )
+        rows = read.selectExpr(
+            f"spark_partition_id() AS {_SLOT}",
+            f"{_position(common.kind)} AS {POSITION}",
+            f"{_wrong(common)} AS {_WRONG}",
+            *(_value(at, spark_type, read_as) for at, (_, spark_type, read_as) in enumerate(common.columns)),
+        )
+        rows.schema  # noqa: B018  # analysis happens here, on a Connect session too
+    except (PySparkException, Py4JJavaError) as error:
+        if sql_error(error) or missing_class(error):
+            raise
+        raise ConfigError(
+            f"Spark cannot read {common.table}: {without(connection.password, first_line(error))}",
+            pipeline=job.context.pipeline,
+            hint="Leave the column out by source.columns, or read a view that casts it.",
+        ) from error
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    lanes = rows.sortWithinPartitions(POSITION).coalesce(len(wave.lanes))
+    return lanes.mapInArrow(partial(_read_lane, job, wave, slots, to_arrow_schema(schema, timezone="UTC")), schema)
+
+
+def unread(job: Job, error: Exception) -> ErrorInfo:
+    """Why Spark gave up a wave, if it was because of the driver.
+
+    :raises ConfigError: if Spark does not have the driver
+    :raises Exception: the error itself, if it was not the driver's
+    """
+    absent = missing_class(error)
+    if absent is not None:
+        raise ConfigError(
+            f"Spark does not find the driver: {absent}.",
+            pipeline=job.context.pipeline,
+            hint="source.jars must name the driver's jars, and run.conf must not hide them from Spark.",
+        ) from None
+    found = sql_error(error)
+    if found is None:
+        raise error
+    connection = _connection(job)
+    doing = f"reading {job.pipeline.source.table} (connection {connection.id!r})"
+    return error_info(found, doing, connection.password)
+
+
+def _read_lane(
+    job: Job, wave: Wave, slots: int, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow``: the records of the lane that this task is, then a marker for each batch."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    lane = context.partitionId()
+    stream = Stream(batches, lane * slots, slots)
+
+    def reader() -> _LaneReader:
+        return _LaneReader(job, wave.lanes[lane], stream)
+
+    yield from work_off(job, wave, lane, schema, None, reader, _READ)
+
+
+class Stream:
+    """A lane's rows as Spark hands them over: slot by slot.
+
+    :param first: the lane's first slot
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], first: int, slots: int) -> None:
+        self._batches = batches
+        self._first, self._end = first, first + slots
+        self._rest: pa.RecordBatch | None = None
+
+    def of(self, slot: int) -> Iterator[pa.RecordBatch]:
+        """The rows of one of the lane's slots; those of slots before it are passed over.
+
+        :raises SourceError: if the rows do not come as they should, for then some would be lost
+        """
+        import numpy as np
+
+        wanted = self._first + slot
+        while (batch := self._take()) is not None:
+            slots = batch.column(0).to_numpy()
+            if slots[0] < self._first or slots[-1] >= self._end or (np.diff(slots) < 0).any():
+                raise SourceError("Spark gave a lane rows of another one, or its batches in another order.")
+            start, end = (int(edge) for edge in np.searchsorted(slots, [wanted, wanted + 1]))
+            self._rest = batch.slice(end) if end < batch.num_rows else None  # first, for nobody need come back here
+            if start < end:
+                yield batch.slice(start, end - start)
+            if self._rest is not None:
+                return
+
+    def _take(self) -> pa.RecordBatch | None:
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            return rest
+        return next((batch for batch in self._batches if batch.num_rows), None)
+
+
+class _LaneReader:
+    """Gives the job's reader the rows of each batch before it is read; see :class:`~.protocols.Reader`."""
+
+    def __init__(self, job: Job, tasks: Sequence[BatchTask], stream: Stream) -> None:
+        self._reader = job.reader()
+        self._names = [POSITION, *(name for name, _ in job.shape.columns)]
+        self._table = job.pipeline.source.table
+        self._slots = {task.key: slot for slot, task in enumerate(tasks)}
+        self._stream = stream
+
+    def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """The batch's records."""
+        cast("CarriedReader", self._reader).hold(task, self._records(task))
+        return self._reader.read(task)
+
+    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
+        """Where a record came from."""
+        return self._reader.origin(task, position)
+
+    def close(self) -> None:
+        """Let go of what the job's reader has."""
+        self._reader.close()
+
+    def _records(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for rows in self._stream.of(self._slots[task.key]):
+            self._check(task, rows)
+            yield pa.RecordBatch.from_arrays([rows.column(POSITION), *rows.columns[3:]], self._names)
+
+    def _check(self, task: BatchTask, rows: pa.RecordBatch) -> None:
+        """Refuse what Spark could not read, and rows that the database should not have given."""
+        import pyarrow.compute as pc
+
+        wrong = rows.column(_WRONG).drop_null()
+        if len(wrong):
+            raise SourceError(
+                f"{self._table} holds a value that is no day or time, or lies outside the years 1 to 9999: {wrong[0]}.",
+                batch=str(task.key),
+                hint="Leave the column out by source.columns, or read a view that gives it as text or null.",
+            )
+        edges = pc.min_max(rows.column(POSITION)).as_py()
+        if edges["min"] < task.range.start or edges["max"] >= task.range.end:
+            raise SourceError(
+                f"{self._table} gave rows from {edges['min']} to {edges['max']} for the range {task.range}: "
+                "the database compares the cursor otherwise than it shows it.",
+                batch=str(task.key),
+                hint="Choose another cursor, or read a view that gives it as a whole number.",
+            )
+
+
+def _recipe(task: BatchTask) -> Recipe | None:
+    found = None if replays(task) else task.detail.get(recipe.DETAIL)
+    return Recipe.from_json(found) if found else None
+
+
+def _connection(job: Job) -> Connection:
+    name = job.pipeline.source.connection
+    assert name is not None
+    return require(job.connections[name])
+
+
+def _properties(connection: Connection, common: Recipe) -> dict[str, str]:
+    """What Spark and the driver are told beside the URL; holds the password."""
+    at = "bigint" if common.kind is CursorKind.NUMBER else "string"
+    columns = [f"ckpt_{number} {read_as}" for number, (_, _, read_as) in enumerate(common.columns)]
+    told = {
+        "driver": common.driver,
+        "fetchsize": _FETCHED,
+        "customSchema": ", ".join([*columns, f"{recipe.POSITION} {at}"]),
+    }
+    if common.guard:
+        told["sessionInitStatement"] = common.guard
+    return {**properties(connection), **told}
+
+
+def _value(number: int, spark: str, read_as: str) -> str:
+    name = f"ckpt_{number}"
+    return f"{name} AS {name}" if spark == read_as else f"try_cast({name} AS {spark}) AS {name}"
+
+
+def _position(kind: CursorKind) -> str:
+    """SQL of a row's position; null where the cursor has none."""
+    at = recipe.POSITION
+    return {
+        CursorKind.NUMBER: at,
+        CursorKind.DATE: f"CAST(unix_date(try_cast({at} AS date)) AS bigint) * {DAY}",
+        CursorKind.TIMESTAMP: (
+            f"timestampdiff(MICROSECOND, timestamp_ntz'1970-01-01 00:00:00', try_cast({at} AS timestamp_ntz))"
+        ),
+        CursorKind.INSTANT: f"unix_micros(try_cast({at} AS timestamp))",
+    }[kind]
+
+
+def _wrong(common: Recipe) -> str:
+    """SQL of what Spark cannot take in a row; null where there is nothing."""
+    cursor = f"coalesce(CAST({recipe.POSITION} AS string), 'NULL')"
+    told = [f"WHEN {_position(common.kind)} IS NULL THEN concat({literal(common.cursor)}, ' ', {cursor})"]
+    for number, (name, spark, read_as) in enumerate(common.columns):
+        if spark != read_as:
+            told.append(
+                f"WHEN ckpt_{number} IS NOT NULL AND try_cast(ckpt_{number} AS {spark}) IS NULL "
+                f"THEN concat({literal(name)}, ' ', ckpt_{number})"
+            )
+    return f"CASE {' '.join(told)} END"

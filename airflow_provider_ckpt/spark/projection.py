@@ -1,0 +1,77 @@
+"""One step of the transform: a projection that Spark analyses at once, so that what it cannot use is told by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import ConfigError, DslParseError, InvalidFilterError, InvalidTransformError
+from airflow_provider_ckpt.spark.sql import first_line, quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+
+def project(
+    frame: DataFrame, expressions: list[str], pipeline: Pipeline, key: str = "transform", *, analyse: bool = False
+) -> DataFrame:
+    """Some columns made of those of ``frame``.
+
+    :param expressions: SQL
+    :param key: the pipeline's, for the error
+    :param analyse: find out now whether Spark can; a Connect session does so only when it must
+    :raises ConfigError: if Spark cannot make them
+    """
+    from pyspark.errors import ParseException, PySparkException
+
+    try:
+        projected = frame.selectExpr(*expressions)
+        if analyse:
+            projected.schema  # noqa: B018  # this is what makes it
+    except PySparkException as error:
+        kind = DslParseError if isinstance(error, ParseException) else unusable(key)
+        raise kind(
+            f"{key} cannot be used: {first_line(error)}",
+            pipeline=pipeline.name,
+            hint="Correct the expression; the columns it may use are those of the source or of transform.schema.",
+        ) from error
+    return projected
+
+
+def unusable(key: str) -> type[ConfigError]:
+    """The error of an expression that parses and cannot be used."""
+    return InvalidFilterError if key == "transform.where" else InvalidTransformError
+
+
+def quoted(names: Iterable[str]) -> list[str]:
+    """Columns' names as SQL identifiers."""
+    return [quote(name) for name in names]
+
+
+def parse_schema(ddl: str, pipeline: str, key: str = "transform.schema") -> StructType:
+    """The columns of a schema in Spark's DDL.
+
+    :param key: whose value it is, for messages
+    :raises ConfigError: if it does not parse
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        parsed = StructType.fromDDL(ddl)
+        if not isinstance(parsed, StructType):
+            raise ConfigError(
+                f"{key} is one type, not columns: {ddl}",
+                pipeline=pipeline,
+                hint="Write it as Spark DDL, such as: id bigint, at timestamp.",
+            )
+    except PySparkException as error:
+        raise ConfigError(
+            f"{key} does not parse: {first_line(error)}",
+            pipeline=pipeline,
+            hint="Write it as Spark DDL, such as: id bigint, at timestamp.",
+        ) from error
+    return parsed

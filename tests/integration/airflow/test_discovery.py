@@ -1,0 +1,60 @@
+"""Airflow finds all that the provider has, without a warning, and names it as a person would look for it."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from airflow.providers_manager import ProvidersManager
+from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+
+_TOLD = """
+from airflow.cli.cli_parser import get_parser
+for words in (
+    "providers get airflow-provider-ckpt --full",
+    "providers hooks",
+    "providers triggers",
+    "providers links",
+    "providers configs",
+    "config list --section ckpt",
+):
+    args = get_parser().parse_args([*words.split(), *(() if words.startswith("config") else ("-o", "json"))])
+    print("###", words)
+    args.func(args)
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What Airflow's commands say of the provider; one process for all of them."""
+    home = {"AIRFLOW_HOME": str(tmp_path_factory.mktemp("home")), "PATH": str(Path(sys.executable).parent)}
+    done = subprocess.run([sys.executable, "-c", _TOLD], capture_output=True, text=True, env=home, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "ckpt" not in "\n".join(line for line in done.stderr.splitlines() if "WARN" in line.upper())
+    parts = done.stdout.split("### ")[1:]
+    return {part.partition("\n")[0]: part.partition("\n")[2] for part in parts}
+
+
+def test_the_command_line_lists_it(told: dict[str, str]) -> None:
+    assert "airflow-provider-ckpt" in told["providers get airflow-provider-ckpt --full"]
+    assert "ckpt_conn_id" in told["providers hooks"]
+    for trigger in ("next_round", "condition", "work"):
+        assert f"airflow_provider_ckpt.triggers.{trigger}" in told["providers triggers"]
+    assert "airflow_provider_ckpt.links.pipeline.PipelineLink" in told["providers links"]
+    assert "airflow-provider-ckpt" in told["providers configs"]
+    assert "[ckpt]" in told["config list --section ckpt"]
+    assert "sql_alchemy_conn" in told["config list --section ckpt"]
+
+
+def test_nothing_that_it_names_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    manager = ProvidersManager()  # type: ignore[no-untyped-call]
+    runtime = ProvidersManagerTaskRuntime()  # type: ignore[no-untyped-call]
+
+    assert "airflow_provider_ckpt.links.pipeline.PipelineLink" in manager.extra_links_class_names
+    assert "ckpt" in runtime.asset_uri_handlers
+    assert callable(runtime.taskflow_decorators["ckpt_batch"])
+    assert [record.getMessage() for record in caplog.records if "ckpt" in record.getMessage()] == []

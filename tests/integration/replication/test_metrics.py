@@ -1,0 +1,117 @@
+"""The numbers of whole runs: what goes well, what fails and is tried again, and what a refused run tells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pytest
+
+from airflow_provider_ckpt.core.errors import StaleEpochError
+from airflow_provider_ckpt.replication.acquire import acquire, attach
+from airflow_provider_ckpt.replication.metrics import Metric
+from airflow_provider_ckpt.replication.replicate import replicate
+from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.replication.summary import RunSummary
+from tests.services.replication import Replication
+from tests.services.tables import execute
+
+
+@dataclass
+class Meter:
+    """Keeps what it is told."""
+
+    counted: Counter[Metric] = field(default_factory=Counter)
+    gauges: dict[tuple[Metric, str | None], float] = field(default_factory=dict)
+    seconds: dict[Metric, float] = field(default_factory=dict)
+
+    def count(self, metric: Metric, by: int = 1) -> None:
+        """Add."""
+        self.counted[metric] += by
+
+    def gauge(self, metric: Metric, value: float, partition: str | None = None) -> None:
+        """Keep the newest."""
+        self.gauges[metric, partition] = value
+
+    def timing(self, metric: Metric, seconds: float) -> None:
+        """Add."""
+        self.seconds[metric] = self.seconds.get(metric, 0.0) + seconds
+
+    def of(self, metric: Metric) -> float:
+        """A gauge of the pipeline."""
+        return self.gauges[metric, None]
+
+
+def run(orders: Replication) -> tuple[RunSummary, Meter]:
+    """One whole run, measured."""
+    meter = Meter()
+    return replicate(replace(orders.setup(), meter=meter), SessionEngine(orders.spark)), meter
+
+
+def test_a_run_is_measured_as_its_summary_has_it(orders: Replication) -> None:
+    execute(orders.dsn, "ALTER TABLE target ADD CHECK (id <> 500)")
+
+    summary, meter = run(orders.changed(transform={"where": "id > 10"}))
+
+    assert (summary.records.delivered, summary.records.filtered, summary.records.dead_lettered) == (989, 10, 1)
+    for metric in (Metric.READ, Metric.DELIVERED, Metric.FILTERED, Metric.DEAD_LETTERED):
+        assert meter.counted[metric] == getattr(summary.records, metric.value.partition(".")[2])
+    assert (meter.counted[Metric.COMMITTED], meter.counted[Metric.COMMIT_FAILED]) == (10, 0)
+    assert (meter.of(Metric.PARKED), meter.of(Metric.IN_FLIGHT), meter.of(Metric.CHECKPOINT_AGE)) == (1, 0, 0)
+    assert 0 <= meter.of(Metric.OLDEST_PARKED) < 600
+    assert [value for (metric, _), value in meter.gauges.items() if metric is Metric.LAG] == [0]
+    assert min(meter.seconds[Metric.SPARK_SECONDS], meter.seconds[Metric.LEDGER_SECONDS]) > 0
+
+
+def test_what_fails_and_is_held_is_counted_and_the_lag_is_told(orders: Replication) -> None:
+    execute(
+        orders.dsn,
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE EXCEPTION 'come back later' USING ERRCODE = '40001'; END $$",
+        "CREATE TRIGGER refuse BEFORE INSERT ON target FOR EACH ROW WHEN (NEW.id = 950) EXECUTE FUNCTION refuse()",
+    )
+    retry = {"max_attempts": 2, "rounds": 1, "initial_delay_ms": 0, "on_exhausted": "hold"}
+
+    summary, meter = run(orders.changed(retry=retry, run={"fail_on_hold": False}))
+
+    assert summary.batches_by_state == {"held": 1}
+    assert meter.counted[Metric.COMMITTED] == 9
+    assert meter.counted[Metric.COMMIT_FAILED] == 2
+    assert meter.counted[Metric.RETRIES] == summary.retried == 1
+    assert (meter.of(Metric.HELD), meter.of(Metric.PLANNED)) == (1, 0)
+    assert [value for (metric, _), value in meter.gauges.items() if metric is Metric.LAG] == [100]
+    assert meter.of(Metric.CHECKPOINT_AGE) > 0
+
+
+def test_who_takes_over_and_who_is_refused_is_counted(orders: Replication) -> None:
+    first, second = Meter(), Meter()
+    terms = orders.changed(lease={"ttl": 1, "wait": 0})
+    setup = replace(terms.setup("the first"), meter=first)
+
+    def overtaken() -> None:
+        with acquire(setup) as held:
+            with acquire(replace(terms.setup("the second"), meter=second), force=True) as taken:
+                taken.finish()
+            held.confirm()
+
+    with pytest.raises(StaleEpochError):
+        overtaken()
+    with pytest.raises(StaleEpochError):
+        attach(setup, 1)
+
+    assert (first.counted[Metric.TAKEOVERS], second.counted[Metric.TAKEOVERS]) == (0, 1)
+    assert (first.counted[Metric.FENCE_REJECTIONS], second.counted[Metric.FENCE_REJECTIONS]) == (2, 0)
+
+
+def test_what_expires_in_a_run_is_counted_and_told_in_its_summary(orders: Replication) -> None:
+    meter = Meter()
+    with acquire(replace(orders.setup(), meter=meter)) as held:
+        held.plan()
+        held.window = timedelta(microseconds=1)  # a cached property: later, all of it is too old
+        held.reconcile()
+        summary = held.finish()
+
+    assert meter.counted[Metric.EXPIRED] == len(summary.expired) == 10
+    assert summary.expired[-1] == {"partition": "public.orders", "range": [901, 1001]}
+    assert RunSummary.from_json(summary.to_json()).merge(summary).expired == summary.expired * 2

@@ -1,0 +1,50 @@
+"""A real browser of the tests' own: headless Chromium with a new profile, logged in to Airflow as some user."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+_PATIENCE_MS = 30_000
+
+
+@contextmanager
+def page_of(url: str, user: str, password: str) -> Iterator[Page]:
+    """A page of Airflow's, after its log-in form; the browser ends with the block.
+
+    :param url: Airflow's own
+    """
+    from playwright.sync_api import sync_playwright
+
+    executable = shutil.which("chromium")
+    if executable is None:
+        raise RuntimeError("there is no Chromium; make browser installs it")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=list(_ARGUMENTS))
+        try:
+            page = browser.new_page(
+                viewport={"width": 1100, "height": 760}, locale="en-GB", timezone_id="UTC", base_url=url
+            )
+            page.set_default_timeout(_PATIENCE_MS)
+            page.goto("/auth/login")
+            page.locator("input[name=username]").fill(user)
+            page.locator("input[name=password]").fill(password)
+            page.locator("button[type=submit]").click()
+            page.get_by_test_id("nav-sidebar").wait_for()
+            yield page
+        finally:
+            browser.close()

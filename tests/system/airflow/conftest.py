@@ -1,0 +1,61 @@
+"""The one Airflow of these tests; they all run in one process, so that it is started once (see ``placement.py``)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.services.airflow import AirflowServices
+from tests.services.postgres import PostgresServer, sqlalchemy_url
+from tests.system.airflow.scene import Declared, Kind, Scene
+
+USERS = {"ada": "admin", "oscar": "user", "vera": "viewer"}
+PIPELINES = [
+    Declared("cleared", Kind.GROUPED),
+    Declared("marked", Kind.SINGLE),
+    Declared("backfilled", Kind.DAILY),
+    Declared("killed", Kind.SINGLE),
+    Declared("doubled", Kind.GROUPED),
+    Declared("expired", Kind.SINGLE, ttl=3),
+    Declared("dead_at_submit", Kind.GROUPED),
+    Declared("dead_before_settle", Kind.DEFERRED),
+    Declared("dead_after_settle", Kind.GROUPED),
+    Declared("stopped", Kind.SINGLE),
+    Declared("stuck", Kind.SINGLE),
+]
+_QUICK = {
+    "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
+    "SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "6",
+    "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+    "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
+    "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "1",
+    "TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+    "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
+    "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+}
+"""A dead worker, scheduler or triggerer is missed after seconds, not minutes."""
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Scene]:
+    """Metadata, ledger and targets are databases of one server; the ledger is named by the configuration."""
+    dags, data = tmp_path_factory.mktemp("dags"), tmp_path_factory.mktemp("data")
+    for name in ("replication.py", "recovery.py"):
+        shutil.copy(Path(__file__).with_name(name), dags)
+    metadata, ledger, store = (postgres_server.new_database() for _ in range(3))
+    env = {
+        "AIRFLOW_CONN_STORE": store,
+        "AIRFLOW__CKPT__SQL_ALCHEMY_CONN": sqlalchemy_url(ledger),
+        "TMPDIR": str(tmp_path_factory.mktemp("tmp")),
+        **{f"AIRFLOW__{name}": value for name, value in _QUICK.items()},
+    }
+    airflow = AirflowServices(
+        tmp_path_factory.mktemp("home"), dags, env, triggerer=True, metadata=sqlalchemy_url(metadata), users=USERS
+    )
+    made = Scene(airflow, data, dags, store, ledger)
+    made.declare(PIPELINES)
+    with airflow:
+        yield made

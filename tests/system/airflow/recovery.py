@@ -1,0 +1,9 @@
+"""The recovery DAG of these tests, for all that is declared beside this file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
+
+dag = recovery_dag("recovery", pipelines=sorted(path.stem for path in Path(__file__).parent.glob("*/*.yaml")))

@@ -1,0 +1,22 @@
+"""The DAGs of these tests: one for each declaration beside this file, of the kind that its folder says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG
+
+from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
+from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
+
+ONCE_MORE = {"retries": 1, "retry_delay": timedelta(seconds=1)}
+
+for path in sorted(Path(__file__).parent.glob("*/*.yaml")):
+    kind, name, declaration = path.parent.name, path.stem, f"{path.parent.name}/{path.name}"
+    daily = {"schedule": "@daily", "start_date": datetime(2024, 1, 1, tzinfo=UTC), "catchup": False}
+    with DAG(name, default_args=ONCE_MORE, **(daily if kind == "daily" else {"schedule": None})):
+        if kind == "single":
+            CkptReplicateOperator(task_id="replicate", pipeline=declaration)
+        else:
+            CkptReplicationTaskGroup("run", pipeline=declaration, deferrable=kind == "deferred")

@@ -1,0 +1,86 @@
+"""The recovery DAG on Airflow's own pages, in a real browser: the form and the approval; a viewer is refused.
+
+With SCREENSHOTS naming a folder, the documentation's pictures are taken into it (``make screenshots``).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.services.browser import page_of
+from tests.system.airflow.scene import Scene
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+
+@pytest.fixture(scope="module")
+def stuck(scene: Scene) -> Scene:
+    """Pipeline ``stuck`` has a held batch: its target was busy in both rounds."""
+    scene.write("stuck", range(80))
+    scene.refuse("stuck", whether=True)
+    assert scene.airflow.wait("stuck", scene.begin("stuck"), 240) == "failed"
+    scene.refuse("stuck", whether=False)
+    with scene.ledger() as ledger:
+        assert ledger.status("stuck")["batches"] == {"held": 1}
+    return scene
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go."""
+    return Path(os.environ.get("SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+
+
+def fill(page: Page) -> None:
+    """Open the recovery DAG's form and say what is wanted."""
+    page.goto("/dags/recovery")
+    page.get_by_test_id("trigger-dag-button").click()
+    choose(page, "pipeline", "stuck")
+    choose(page, "action", "Release held batches")
+    page.locator("#element_reason").fill("the target has room again <b>now</b>")
+
+
+def choose(page: Page, field: str, text: str) -> None:
+    """Choose in one of the form's lists."""
+    page.locator(f"#element_{field}").click()
+    page.get_by_role("option", name=text, exact=True).click()
+
+
+def test_held_batches_are_released_in_the_browser(stuck: Scene, pictures: Path) -> None:
+    with page_of(stuck.airflow.url, "ada", stuck.airflow.passwords["ada"]) as page:
+        fill(page)
+        page.screenshot(path=pictures / "recovery-form.png")
+        page.get_by_test_id("trigger-dag-submit").click()
+        stuck.airflow.until(lambda: bool(runs(stuck)), 60, "the form triggered nothing")
+        (run_id,) = runs(stuck)
+        stuck.asks("recovery", run_id, "approve")
+
+        page.goto(f"/dags/recovery/runs/{run_id}/tasks/approve/required_actions")
+        page.get_by_test_id("hitl-option-Approve").wait_for()
+        assert page.get_by_text("the target has room again <b>now</b>").is_visible()
+        assert page.get_by_role("cell", name="planned").is_visible()
+        page.screenshot(path=pictures / "recovery-approval.png")
+        page.get_by_test_id("hitl-option-Approve").click()
+        stuck.succeeds("recovery", run_id)
+
+
+def test_a_viewer_is_refused_on_the_page_as_well(stuck: Scene, pictures: Path) -> None:
+    before = runs(stuck)
+    with page_of(stuck.airflow.url, "vera", stuck.airflow.passwords["vera"]) as page:
+        fill(page)
+        page.get_by_test_id("trigger-dag-submit").click()
+        page.get_by_text("Forbidden").first.wait_for()
+        page.screenshot(path=pictures / "recovery-refused.png")
+
+    assert runs(stuck) == before
+
+
+def runs(scene: Scene) -> list[str]:
+    """The ids of the recovery DAG's runs for pipeline ``stuck``."""
+    found = scene.airflow.api("GET", "/dags/recovery/dagRuns?limit=100")["dag_runs"]
+    return [run["dag_run_id"] for run in found if run["conf"].get("pipeline") == "stuck"]

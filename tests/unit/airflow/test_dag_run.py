@@ -1,0 +1,56 @@
+"""Where the ledger knows otherwise than Airflow what became of a DAG run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_ckpt.cli.dag_run import disagreement
+from airflow_provider_ckpt.replication.owner import dag_run_of, of_dag_run, of_this_process
+
+
+def status(*, held: bool = False, **batches: int) -> dict[str, Any]:
+    return {"batches": batches, "held": [{"batch": "t#1"}] if held else []}
+
+
+@pytest.mark.parametrize("state", ["running", "queued", None])
+def test_of_a_run_that_is_not_over_or_gone_nothing_is_said(state: str | None) -> None:
+    assert disagreement(state, status(planned=1)) is None
+    assert disagreement(state, status()) is None
+
+
+def test_a_success_with_batches_that_have_no_verdict_is_told() -> None:
+    said = disagreement("success", status(planned=2, in_flight=1))
+
+    assert said is not None
+    assert "2 planned, 1 in_flight" in said
+
+
+def test_a_failure_that_left_nothing_to_do_is_told() -> None:
+    said = disagreement("failed", status(delivered=3))
+
+    assert said is not None
+    assert "all that was planned has its verdict" in said
+
+
+@pytest.mark.parametrize(
+    ("state", "seen"),
+    [
+        ("success", status(delivered=3)),
+        ("success", status(held=True)),
+        ("failed", status(planned=1)),
+        ("failed", status(held=True)),
+    ],
+)
+def test_where_both_say_the_same_nothing_is_said(state: str, seen: dict[str, Any]) -> None:
+    assert disagreement(state, seen) is None
+
+
+def test_only_a_dag_runs_lease_names_one() -> None:
+    assert dag_run_of(of_dag_run("care", "manual__2026-01-01T00:00:00+00:00", "orders")) == (
+        "care",
+        "manual__2026-01-01T00:00:00+00:00",
+    )
+    assert dag_run_of(of_this_process()) is None
+    assert dag_run_of(None) is None

@@ -1,0 +1,152 @@
+"""DAGs of YAML files: what a ``dag`` section makes, and what is said where one is wrong."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, Asset
+
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.dag_factories.pipelines import pipeline_dag, pipeline_dags
+from airflow_provider_ckpt.triggers.work import CkptWorkTrigger
+
+PIPELINE = """
+name: {name}
+source: {{type: postgres, connection: shop, table: orders, cursor: id}}
+sink: {{type: postgres, connection: warehouse, table: orders}}
+{more}
+"""
+
+
+class Folder:
+    """A DAG file's folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.dag_file = str(path / "dags.py")
+        self._pipelines = path / "pipelines"
+        self._pipelines.mkdir()
+
+    def declare(self, name: str, more: str = "", file: str | None = None) -> None:
+        (self._pipelines / (file or f"{name}.yaml")).write_text(PIPELINE.format(name=name, more=more))
+
+    def dags(self) -> dict[str, DAG]:
+        return pipeline_dags(self.dag_file)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_a_file_becomes_a_dag_of_one_task(folder: Folder) -> None:
+    times = "schedule: '*/10 * * * *', start_date: 2026-01-01"
+    folder.declare("orders", f"dag: {{{times}, tags: [shop], owner: sales, task_retries: 2}}")
+
+    dag = folder.dags()["orders"]
+
+    assert dag.task_ids == ["replicate"]
+    task: Any = dag.get_task("replicate")
+    assert (task.pipeline, task.owner, task.retries) == ("pipelines/orders.yaml", "sales", 2)
+    assert dag.start_date == datetime(2026, 1, 1, tzinfo=UTC)
+    assert (dag.tags, dag.catchup, dag.max_active_runs) == ({"shop"}, False, 1)
+    dag.fileloc = folder.dag_file
+    assert task.load_pipeline().name == "orders"
+
+
+def test_or_a_task_group(folder: Folder) -> None:
+    folder.declare("orders", "dag: {dag_id: shop.orders, shape: task_group, deferrable: true}")
+
+    dag = folder.dags()["shop.orders"]
+
+    assert {"replicate.plan", "replicate.retry"} <= set(dag.task_ids)
+    retry: Any = dag.get_task("replicate.retry")
+    assert retry.deferrable is True
+
+
+def test_a_file_without_a_section_is_left_to_others_and_may_be_named(folder: Folder) -> None:
+    folder.declare("orders")
+
+    assert folder.dags() == {}
+    assert pipeline_dag(folder.dag_file, "pipelines/orders.yaml").schedule is None
+
+
+@pytest.mark.parametrize(
+    ("more", "schedule"),
+    [
+        ("dag: {schedule: '@hourly'}", "@hourly"),
+        ("dag: {every: 10m}", timedelta(minutes=10)),
+        ("dag: {assets: ['ckpt://customers']}", [Asset("ckpt://customers")]),
+        ("dag: {}", None),
+    ],
+)
+def test_it_runs_when_the_section_says(folder: Folder, more: str, schedule: object) -> None:
+    folder.declare("orders", more)
+
+    assert folder.dags()["orders"].schedule == schedule
+
+
+def test_it_may_run_when_there_is_enough_to_do(folder: Folder) -> None:
+    folder.declare("orders", "dag: {work: {at_least: 500, longest_wait: 15m, look_every: 5}}")
+
+    asset: Any = folder.dags()["orders"].schedule
+    (watcher,) = asset.watchers
+
+    _, kept = watcher.trigger.serialize()
+    assert isinstance(watcher.trigger, CkptWorkTrigger)
+    assert kept["pipeline"]["name"] == "orders"
+    assert (kept["at_least"], kept["longest_wait"], kept["every"]) == (500, 900, 5)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("dag: {schedules: '@hourly'}", "orders.yaml:5: dag.schedules: unknown key; did you mean schedule?"),
+        ("dag: {schedule: soon}", "orders.yaml: dag.schedule: 'soon' is no schedule; write a cron expression"),
+        ("dag: {schedule: '@daily', every: 1h}", "orders.yaml:5: dag: has schedule and every; one of them says when"),
+        ("dag: {shape: group}", "'group' is not supported; supported: operator, task_group"),
+        ("dag: {assets: [customers]}", "an asset is named by its URI, such as ckpt://orders"),
+        ("dag: {work: {at_least: 0}}", "orders.yaml:5: dag.work.at_least: must be at least 1"),
+        ("dag: {}\ntransform: {python: task, returns: id bigint}", "give it one with @task.ckpt_batch"),
+        ("dag: {start_date: someday}", "dag.start_date"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_line_and_key(folder: Folder, more: str, says: str) -> None:
+    folder.declare("orders", more)
+
+    with pytest.raises(ConfigError) as caught:
+        folder.dags()
+
+    assert says in str(caught.value)
+
+
+def test_everything_that_is_wrong_in_a_folder_is_said_at_once(folder: Folder) -> None:
+    folder.declare("a", "dag: {shape: x}")
+    folder.declare("b", "dag: {owner: [x]}")
+    folder.declare("c", "dag: {}")
+    folder.declare("c", "dag: {}", file="again.yml")
+
+    with pytest.raises(ConfigError) as caught:
+        folder.dags()
+
+    assert [line.rpartition("/")[2].partition(":")[0] for line in str(caught.value).splitlines()] == [
+        "a.yaml",
+        "b.yaml",
+        "c.yaml",
+    ]
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere is no folder"):
+        pipeline_dags(str(tmp_path / "dags.py"), "nowhere")
+
+
+def test_the_section_is_not_part_of_what_the_ledger_stores(folder: Folder) -> None:
+    folder.declare("orders", "dag: {schedule: '@hourly'}")
+    dag = folder.dags()["orders"]
+    dag.fileloc = folder.dag_file
+    task: Any = dag.get_task("replicate")
+
+    assert "dag" not in task.load_pipeline().document()

@@ -1,0 +1,70 @@
+"""When a watcher fires: enough to do, or something has waited long enough; never for what a run left behind."""
+
+from __future__ import annotations
+
+from airflow_provider_ckpt.triggers.work import Seen, Watch, Why
+
+
+def seen(lag: int, epoch: int = 1, *, running: bool = False) -> Seen:
+    return Seen({"p": lag}, epoch, running)
+
+
+def watch() -> Watch:
+    return Watch(at_least=100, longest_wait=60)
+
+
+def test_enough_to_do_fires_at_once() -> None:
+    assert watch().due(seen(100), 0) is Why.ENOUGH
+
+
+def test_less_waits_for_its_longest_wait_from_when_it_was_first_seen() -> None:
+    watching = watch()
+    assert [watching.due(seen(lag), now) for now, lag in ((0, 1), (30, 2), (59, 3), (60, 3))] == [
+        None,
+        None,
+        None,
+        Why.WAITED,
+    ]
+
+
+def test_nothing_to_do_never_fires_and_begins_the_wait_anew() -> None:
+    watching = watch()
+    assert [watching.due(seen(lag), now) for now, lag in ((0, 1), (50, 0), (70, 1), (129, 1), (130, 1))] == [
+        None,
+        None,
+        None,
+        None,
+        Why.WAITED,
+    ]
+
+
+def test_it_does_not_fire_while_a_run_is_at_work_or_has_not_begun_yet() -> None:
+    watching = watch()
+    assert watching.due(seen(500), 0) is Why.ENOUGH
+    assert watching.due(seen(500), 1) is None
+    assert watching.due(seen(300, 2, running=True), 2) is None
+    assert watching.due(seen(0, 2), 3) is None
+    assert watching.due(seen(100, 2), 4) is Why.ENOUGH
+
+
+def test_it_waits_for_a_run_that_somebody_else_has_begun() -> None:
+    watching = watch()
+    assert watching.due(seen(500, running=True), 0) is None
+    assert watching.due(seen(500), 1) is Why.ENOUGH
+
+
+def test_an_event_that_no_run_answers_is_given_once_more() -> None:
+    watching = watch()
+    assert watching.due(seen(500), 0) is Why.ENOUGH
+    assert watching.due(seen(500), 59) is None
+    assert watching.due(seen(500), 60) is Why.ENOUGH
+
+
+def test_what_a_run_leaves_is_not_enough_again_but_does_not_wait_for_ever() -> None:
+    watching = watch()
+    assert watching.due(seen(500), 0) is Why.ENOUGH
+    assert watching.due(seen(400, 2), 10) is None
+    assert watching.due(seen(499, 2), 20) is None
+    assert watching.due(seen(500, 2), 30) is Why.ENOUGH
+    assert watching.due(seen(400, 3), 40) is None
+    assert watching.due(seen(400, 3), 100) is Why.WAITED
