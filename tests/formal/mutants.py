@@ -17,11 +17,12 @@ from tests.formal.mutants_of_core import OF_CORE
 from tests.formal.mutants_of_files_sink import OF_FILES_SINK
 from tests.formal.mutants_of_iceberg import OF_ICEBERG
 from tests.formal.mutants_of_ledger import OF_LEDGER
+from tests.formal.mutants_of_plain import OF_PLAIN
 from tests.formal.mutants_of_policy import OF_POLICY
 from tests.formal.mutants_of_sinks import OF_SINKS
 from tests.formal.sandbox import Sandbox, SandboxError
 
-MUTANTS: Sequence[Mutant] = (*OF_SINKS, *OF_ICEBERG, *OF_FILES_SINK, *OF_POLICY, *OF_LEDGER, *OF_CORE)
+MUTANTS: Sequence[Mutant] = (*OF_SINKS, *OF_ICEBERG, *OF_FILES_SINK, *OF_PLAIN, *OF_POLICY, *OF_LEDGER, *OF_CORE)
 """The slowest first."""
 
 

@@ -37,11 +37,13 @@ class Trap:
     :param texts: regular expressions, found one after the other, each in one piece of what is sent
     :param how: what happens then
     :param refuse: whether the proxy refuses all connections from then on
+    :param lasting: whether it stays, for each connection that springs it
     """
 
     texts: tuple[bytes, ...]
     how: Break
     refuse: bool = False
+    lasting: bool = False
     sprung: threading.Event = field(default_factory=threading.Event)
 
 
@@ -135,14 +137,15 @@ class Proxy:
         """Take connections again."""
         self._refusing = False
 
-    def trap(self, *texts: bytes, how: Break, refuse: bool = False) -> threading.Event:
+    def trap(self, *texts: bytes, how: Break, refuse: bool = False, lasting: bool = False) -> threading.Event:
         """Break the first connection on which the client has sent texts that match these, in this order.
 
         :param texts: regular expressions
         :param refuse: refuse all connections from then on
+        :param lasting: break every such connection, until :meth:`calm`
         :returns: is set when that has happened
         """
-        trap = Trap(texts, how, refuse)
+        trap = Trap(texts, how, refuse, lasting)
         self._trap = trap
         return trap.sprung
 
@@ -185,7 +188,8 @@ class Proxy:
             pair.seen += 1
         if pair.seen < len(trap.texts):
             return False
-        self._trap = None
+        if not trap.lasting:
+            self._trap = None
         if trap.how is Break.BEFORE:
             self.drop(pair)
         pair.held = trap.how is Break.HOLD

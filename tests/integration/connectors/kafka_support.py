@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Pla
 from airflow_provider_ckpt.core.batch import BatchKey, Instruction
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
-from tests.services.kafka import KafkaBroker
+from tests.services.kafka import PASSWORD, USER, KafkaBroker
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -28,6 +28,17 @@ def connection_to(broker: KafkaBroker, **extra: Any) -> Connection:
     """The broker as connectors are told of it."""
     settings = {"bootstrap.servers": broker.bootstrap, "socket.timeout.ms": 5000, **extra}
     return Connection(CONNECTION, "kafka", extra=settings)
+
+
+def by_sasl(broker: KafkaBroker) -> dict[str, Any]:
+    """What the connection's extra says of the listener that wants to know who comes."""
+    return {
+        "bootstrap.servers": broker.sasl_bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+    }
 
 
 def pipeline(topic: str, **source: Any) -> Pipeline:

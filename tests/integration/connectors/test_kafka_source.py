@@ -17,6 +17,7 @@ from airflow_provider_ckpt.core.ranges import Range
 from tests.integration.connectors.kafka_support import (
     EVERYTHING,
     Ledger,
+    by_sasl,
     connection_to,
     numbered,
     pipeline,
@@ -25,7 +26,7 @@ from tests.integration.connectors.kafka_support import (
     task,
     transaction,
 )
-from tests.services.kafka import PASSWORD, USER, KafkaBroker
+from tests.services.kafka import KafkaBroker
 
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -378,26 +379,14 @@ class TestBrokers:
 class TestConnections:
     def test_sasl_settings_are_passed_through(self, ledger: Ledger) -> None:
         put(ledger.broker, ledger.topic, numbered(3))
-        ledger.sent = {
-            "bootstrap.servers": ledger.broker.sasl_bootstrap,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": USER,
-            "sasl.password": PASSWORD,
-        }
+        ledger.sent = by_sasl(ledger.broker)
 
         ledger.plan()
 
         assert ledger.values() == numbered(3)
 
     def test_a_wrong_password_is_refused_for_good_and_not_repeated(self, ledger: Ledger) -> None:
-        wrong = {
-            "bootstrap.servers": ledger.broker.sasl_bootstrap,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": USER,
-            "sasl.password": "hunter2",
-        }
+        wrong = {**by_sasl(ledger.broker), "sasl.password": "hunter2"}
         source = KafkaSource(pipeline(ledger.topic), connection_to(ledger.broker, **wrong))
 
         with closing(source), pytest.raises(KafkaConsumerError, match=r"(?i)authentication") as caught:

@@ -21,8 +21,8 @@ from airflow_provider_ckpt.core.letters import Selection
 from airflow_provider_ckpt.replication.letters import act_on, index, look
 from airflow_provider_ckpt.replication.people import carry_out_or_store
 from tests.integration.connectors.kafka_sink_support import stored
+from tests.integration.connectors.kafka_support import by_sasl, put
 from tests.integration.connectors.kafka_support import connection_to as broker_connection
-from tests.integration.connectors.kafka_support import put
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, connection_to, make_ledger
@@ -64,7 +64,8 @@ def place(request: pytest.FixtureRequest, postgres_server: PostgresServer, tmp_p
     broker: KafkaBroker = request.getfixturevalue("kafka_broker")
     topic = f"letters-{broker.new_topic(1)}"
     queue = {"sink": "kafka", "connection": STREAM, "topic": topic, "compression": "zstd"}
-    return Place(queue, {STREAM: broker_connection(broker)}, lambda: len(stored(broker, topic)))
+    archive = broker_connection(broker, **by_sasl(broker))
+    return Place(queue, {STREAM: archive}, lambda: len(stored(broker, topic)))
 
 
 def at(orders: Replication, place: Place, **more: Any) -> Replication:

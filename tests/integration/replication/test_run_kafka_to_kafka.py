@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.errors import CkptError, ErrorType
 from airflow_provider_ckpt.replication.letters import index, look
+from tests.chaos.havoc.ground import Ground
 from tests.integration.connectors.kafka_sink_support import stored
+from tests.integration.connectors.kafka_support import by_sasl
 from tests.integration.replication.copying import Copying, make_copying
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer
+from tests.services.proxy import Break
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,3 +68,35 @@ def test_a_bad_message_goes_to_the_dead_letter_topic_and_is_found_there(copying:
     ((entry, kept),) = look(setup, index(setup).entries)
     assert (entry.letters.records, kept.letter.value, kept.letter.position) == (1, b"{\xff", 2)
     assert list(kept.letter.original_headers) == [("own", b"1")]
+
+
+def test_messages_that_never_arrive_are_an_outage_and_no_dead_letters(spark: SparkSession, ground: Ground) -> None:
+    with make_copying(spark, ground.kafka, ground.postgres) as copying:
+        soon = copying.patient(**{"message.timeout.ms": 700})
+        soon = soon.changed(retry={"max_attempts": 2, "rounds": 2, "initial_delay_ms": 1})
+        values = [f"a{n:02}".encode() for n in range(30)]
+        soon.put(values, key=b"k")
+        sprung = ground.stream.trap(rb"a15", how=Break.BEFORE, lasting=True)
+
+        with pytest.raises(CkptError, match="Nothing was lost") as failed:
+            soon.replication.run()
+
+        assert sprung.is_set()
+        assert (failed.value.type, failed.value.recoverable) == (ErrorType.KAFKA_PRODUCER, True)
+        assert (soon.delivered(), soon.checkpoint) == (values[:10], 10)
+        ground.calm()
+        assert soon.replication.run().records == Counts(20, 20, 0, 0)
+        assert (soon.delivered(), soon.checkpoint) == (values, 30)
+        assert stored(soon.broker, soon.letters) == []
+
+
+def test_a_broker_that_asks_who_comes_gets_messages_receipts_and_dead_letters(copying: Copying) -> None:
+    asked = copying.patient(**by_sasl(copying.broker)).changed(transform={"decode": "json", "schema": "id bigint"})
+    asked.put([b'{"id":1}', b"{", b'{"id":3}'], key=b"k")
+
+    summary = asked.replication.run()
+
+    assert summary.records == Counts(3, 2, 0, 1)
+    assert sorted(filter(None, asked.delivered())) == [b'{"id":1}', b'{"id":3}']
+    setup = asked.replication.setup()
+    assert [kept.letter.value for _, kept in look(setup, index(setup).entries)] == [b"{"]

@@ -81,6 +81,7 @@ def kafka(code: int, kind: ErrorType) -> ErrorInfo:
     ("code", "kind", "decision"),
     [
         (KafkaError._TRANSPORT, ErrorType.KAFKA_PRODUCER, FailRun),
+        (KafkaError._INCONSISTENT, ErrorType.KAFKA_PRODUCER, FailRun),
         (KafkaError._MSG_TIMED_OUT, ErrorType.KAFKA_PRODUCER, FailRun),
         (KafkaError.NOT_ENOUGH_REPLICAS, ErrorType.KAFKA_PRODUCER, FailRun),
         (KafkaError.THROTTLING_QUOTA_EXCEEDED, ErrorType.KAFKA_PRODUCER, FailRun),

@@ -1,0 +1,70 @@
+"""Defects in what is decoded without Spark SQL, and in doing again what could not be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.formal.mutant import Mutant
+
+_LANES = "tests/integration/spark/test_plain_lanes.py"
+_AGAIN = f"{_LANES}::test_a_batch_with_another_record_is_done_again_and_every_record_arrives_once"
+_ALIKE = f"{_LANES}::test_what_arrow_makes_of_a_plain_record_is_what_spark_makes_of_it"
+
+OF_PLAIN: Sequence[Mutant] = (
+    Mutant(
+        "a batch with another record is delivered without looking at that",
+        "spark/plain.py",
+        "        if decoded.null_count:\n            return None\n",
+        "",
+        test=f"{_AGAIN}[free]",
+    ),
+    Mutant(
+        "what comes after a batch that was put off does not wait for it",
+        "spark/delivery.py",
+        "        if self._pipeline.pinned:\n            self._asking.add(question.key.partition)\n",
+        "",
+        test=f"{_AGAIN}[pinned]",
+    ),
+    Mutant(
+        "what waited for a batch that was put off stays undone",
+        "spark/traces.py",
+        "            if task.key in answers or task.key in waited\n",
+        "            if task.key in answers\n",
+        test=f"{_AGAIN}[pinned]",
+    ),
+    Mutant(
+        "a null that is an error is decoded without looking at it",
+        "spark/wave.py",
+        '    takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"\n',
+        "    takes_nulls = True\n",
+        test=f"{_LANES}::test_a_null_is_looked_at_where_the_pipeline_says_that_it_is_an_error",
+    ),
+    Mutant(
+        "the original of a row that was decoded at once is its row",
+        "spark/copying.py",
+        "        lane = Lane(job, transformed=plain is not None)\n",
+        "        lane = Lane(job, transformed=False)\n",
+        test=f"{_LANES}::test_the_original_of_a_row_that_the_sink_refuses_is_its_bytes",
+    ),
+    Mutant(
+        "a negative zero is plain",
+        "spark/plain.py",
+        r'_FRACTION = r"(?:0|-?[1-9]',
+        r'_FRACTION = r"(?:-?0|-?[1-9]',
+        test=_ALIKE,
+    ),
+    Mutant(
+        "an offset that Spark does not know is plain",
+        "spark/plain.py",
+        "(?:0[0-9]|1[0-7])",
+        "(?:0[0-9]|1[0-9])",
+        test=_ALIKE,
+    ),
+    Mutant(
+        "a text with control characters is plain",
+        "spark/plain.py",
+        r"""_TEXT = r'"[^"\\\x00-\x1f\x7f]*"'""",
+        r"""_TEXT = r'"[^"\\]*"'""",
+        test="tests/unit/spark/test_plain.py::test_whatever_might_be_wrong_is_not",
+    ),
+)
