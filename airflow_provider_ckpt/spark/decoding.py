@@ -67,7 +67,7 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFram
     text = f"cast(value AS string) AS {_TEXT}"
     frame = project(frame, [*quoted([*c.CONTROL, *told]), *aliased, text], pipeline)
 
-    plain = f"{c.PLAIN} IS NOT NULL" if told else "false"
+    plain = f"({c.PLAIN} IS NOT NULL)" if told else "false"
     decoded = {name: f"{_DECODED}.{quote(name)}" for name in names}
     parsed, strict = _parsed(pipeline, list(decoded.values()))
     if told:
@@ -88,7 +88,7 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFram
         ],
         pipeline,
     )
-    return frame, names, [*_validity(pipeline), *_missing(pipeline, names, plain)]
+    return frame, names, [*_validity(pipeline, plain), *_missing(pipeline, names, plain)]
 
 
 def raw(name: str) -> str:
@@ -117,11 +117,11 @@ def _parsed(pipeline: Pipeline, columns: list[str]) -> tuple[str, str]:
     return f"CASE WHEN {bearable} THEN {parsed} END", strictness.of_csv(_TEXT, len(columns))
 
 
-def _validity(pipeline: Pipeline) -> list[Check]:
+def _validity(pipeline: Pipeline, plain: str) -> list[Check]:
     skips_null = pipeline.error_handling.null_value_behavior == "skip"
     unfit = str(ErrorType.MESSAGE_DESERIALIZATION)
     what = "one JSON object" if pipeline.transform.decode == "json" else "a CSV record"
-    tombstone = f"{raw('value')} IS NULL"
+    tombstone = f"{raw('value')} IS NULL AND NOT {plain}"
     return [
         Check(tombstone, c.FILTERED if skips_null else unfit, "no value to decode (a tombstone)"),
         Check(f"NOT {_VALID} AND NOT is_valid_utf8({_TEXT})", unfit, "not valid UTF-8"),

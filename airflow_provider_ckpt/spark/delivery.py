@@ -84,7 +84,9 @@ class Lane:
 
     def question(self, task: BatchTask, gathered: Gathered) -> Question | None:
         """What must be known of a batch's rejected records before it is delivered; see ``traces.py``."""
-        if not self._traced or gathered.rejected is None or TRACES in task.detail or self.stopped(task):
+        if gathered.rejected is None or gathered.failure is not None:
+            return None
+        if not self._traced or TRACES in task.detail or self.stopped(task):
             return None
         return self.put_off(Question.about(task, gathered.rejected))
 
@@ -196,7 +198,7 @@ def deliver_lane(
     """
     lanes: dict[int, Lane] = {}
     carried = job.pipeline.source.carried
-    gathering = Gathering()
+    gathering = Gathering(traced=job.pipeline.dead_letter_queue.include_stack_trace)
     try:
         for batch in batches:
             for piece in gathering.split(batch):

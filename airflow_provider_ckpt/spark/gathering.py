@@ -15,6 +15,7 @@ from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import originals, packing
+from airflow_provider_ckpt.spark.failures import info_of
 from airflow_provider_ckpt.spark.texts import unreadable_texts
 from airflow_provider_ckpt.spark.traces import TRACES
 
@@ -54,9 +55,13 @@ class Piece:
 
 
 class Gathering:
-    """Puts a batch together from the Arrow batches that Spark cut its records into."""
+    """Puts a batch together from the Arrow batches that Spark cut its records into.
 
-    def __init__(self) -> None:
+    :param traced: whether errors are to say where they were raised
+    """
+
+    def __init__(self, *, traced: bool) -> None:
+        self._traced = traced
         self._pieces: list[pa.RecordBatch] = []
 
     def split(self, batch: pa.RecordBatch) -> Iterator[Piece]:
@@ -97,20 +102,36 @@ class Gathering:
         good = verdict.null_count == table.num_rows
         outputs = [name for name in table.column_names if name not in _CONTROL]
         rows = (table if good else table.filter(pc.is_null(verdict))).select([POSITION, *outputs])
-        filtered, letters, rejected = 0, [], None
+        why = ErrorInfo.from_json(mark["failure"]) if mark["failure"] else None
+        gathered = Gathered(rows, mark["read"], failure=why)
         if not good:
             bad = table.filter(pc.is_valid(verdict))
             is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
-            filtered = pc.sum(is_filtered).as_py() or 0
-            rejected = _rejected(bad.filter(pc.invert(is_filtered)), shape) if filtered < bad.num_rows else None
-            if rejected is not None:
-                letters = originals.of_rejected(reader, task, rejected, task.detail.get(TRACES, {}), raw=shape.raw)
-        garbled = unreadable_texts(rows)
-        if garbled:
-            letters += originals.reread(reader, task, garbled, raw=shape.raw)
-            rows = rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(garbled), pa.int64()))))
-        why = ErrorInfo.from_json(mark["failure"]) if mark["failure"] else None
-        return Gathered(rows, mark["read"], letters, filtered, why, rejected)
+            gathered.filtered = pc.sum(is_filtered).as_py() or 0
+            if gathered.filtered < bad.num_rows:
+                gathered.rejected = _rejected(bad.filter(pc.invert(is_filtered)), shape)
+        if why is None:
+            try:
+                _add_letters(gathered, reader, task, raw=shape.raw)
+            except Exception as error:  # noqa: BLE001  # reading records again is reading: its failure is the batch's
+                gathered.failure = info_of(error, traced=self._traced)
+        return gathered
+
+
+def _add_letters(gathered: Gathered, reader: Reader, task: BatchTask, *, raw: bool) -> None:
+    """Make dead letters of what the transform rejected, and of rows with texts that no sink could read."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if gathered.rejected is not None:
+        if raw:
+            gathered.rejected = originals.restored(reader, task, gathered.rejected)
+        gathered.letters = originals.of_rejected(reader, task, gathered.rejected, task.detail.get(TRACES, {}), raw=raw)
+    garbled = unreadable_texts(gathered.rows)
+    if garbled:
+        gathered.letters += originals.reread(reader, task, garbled, raw=raw)
+        at = gathered.rows.column(POSITION)
+        gathered.rows = gathered.rows.filter(pc.invert(pc.is_in(at, pa.array(list(garbled), pa.int64()))))
 
 
 def _rejected(records: pa.Table, shape: Shape) -> pa.Table:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.content import DeadLetter
 from airflow_provider_ckpt.connectors.protocols import POSITION, Reader
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SourceError
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import moments
 from airflow_provider_ckpt.spark.letters import LetterReader, replays
@@ -71,6 +71,41 @@ def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
     original = batch.column(c.ORIGINAL)
     names = [field.name for field in original.type]
     return pa.RecordBatch.from_arrays([batch.column(POSITION), *original.flatten()], [POSITION, *names])
+
+
+def restored(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
+    """Rejected raw records, with the values of those that came without, since they were decoded when they were read.
+
+    :param rejected: with their positions and originals
+    :raises SourceError: if the source no longer shows one of them
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    original = pa.concat_arrays(rejected.column(c.ORIGINAL).chunks)
+    at = original.type.get_field_index("value")
+    parts = original.flatten()
+    positions = pa.concat_arrays(rejected.column(POSITION).chunks)
+    wanted = positions.filter(parts[at].is_null())
+    if not len(wanted):
+        return rejected
+    values: dict[int, bytes | None] = {}
+    for batch in reader.read(task):
+        found = batch.filter(pc.is_in(batch.column(0), value_set=wanted))
+        values.update(zip(found.column(0).to_pylist(), found.column("value").to_pylist(), strict=True))
+    gone = [position for position in wanted.to_pylist() if position not in values]
+    if gone:
+        raise SourceError(
+            f"position {gone[0]} was read, and the source no longer shows it; nothing of the batch was sent.",
+            batch=str(task.key),
+            position=gone[0],
+            recoverable=True,
+            hint="The batch is read again.",
+        )
+    read = [values.get(position) for position in positions.to_pylist()]
+    parts[at] = pc.coalesce(parts[at], pa.array(read, parts[at].type))
+    whole = pa.StructArray.from_arrays(parts, [field.name for field in original.type])
+    return rejected.set_column(rejected.schema.get_field_index(c.ORIGINAL), c.ORIGINAL, whole)
 
 
 def of_all(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:

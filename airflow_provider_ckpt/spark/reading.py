@@ -101,9 +101,21 @@ def _tagged(schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, p
     batch = pa.repeat(pa.scalar(c.batch_number(lane, index), pa.int64()), size)
     control = [batch, records.column(0), pa.nulls(size, pa.string())]
     if plain is not None:
-        control.append(plain.decoded(records.column("value")))
+        decoded = plain.decoded(records.column("value"))
+        control.append(decoded)
+        records = _without_text(records, decoded)
     data = [_cast(column, schema.field(len(control) + at).type) for at, column in enumerate(records.columns[1:])]
     return pa.RecordBatch.from_arrays(control + data, schema=schema)
+
+
+def _without_text(records: pa.RecordBatch, decoded: pa.StructArray) -> pa.RecordBatch:
+    """Records without the value of those that are decoded: few are asked for it, and those are read again."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    at = records.schema.get_field_index("value")
+    left = pc.if_else(decoded.is_null(), records.column(at), pa.scalar(None, records.column(at).type))
+    return records.set_column(at, "value", left)
 
 
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.spark.sql import literal, quote
+from airflow_provider_ckpt.spark.sql import TRUE, literal, quote, tried
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
@@ -80,7 +80,7 @@ def bearable_csv(text: str, delimiter: str, schema: str) -> str:
     record = f"concat({text}, {literal(delimiter)}, '{sentinel}')"
     options = f"{csv_dialect(delimiter)}, 'unescapedQuoteHandling', 'RAISE_ERROR'"
     parsed = f"from_csv({record}, {literal(f'{schema}, __end bigint')}, map({options}))"
-    whole = f"try_to_binary(cast({parsed}.__end <=> {sentinel} AS string), 'utf-8') <=> to_binary('true', 'utf-8')"
+    whole = f"{tried(f'{parsed}.__end = {sentinel}')} <=> {TRUE}"
     glance = f"octet_length({text}) < {_FIELDS} AND NOT contains({text}, '\"')"
     return f"NOT contains({text}, '{_NO_CHARACTER}') AND (({glance}) OR {whole})"
 

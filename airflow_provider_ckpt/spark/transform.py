@@ -15,7 +15,7 @@ from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import packing
 from airflow_provider_ckpt.spark.decoding import Check, decode, parser, raw
 from airflow_provider_ckpt.spark.projection import project, quoted, unusable
-from airflow_provider_ckpt.spark.sql import guard, is_name, literal, quote
+from airflow_provider_ckpt.spark.sql import TRUE, guard, is_name, literal, quote, tried
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,12 +41,11 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
     branches = [f"WHEN {c.MARK} IS NOT NULL THEN NULL"]
     branches += [f"WHEN {check.failed} THEN {_verdict(check.verdict, check.message)}" for check in checks]
     if transform.where:
-        # One evaluation tells all: null where it raises, else as a text whether the record is wanted.
-        wanted = f"try_to_binary(cast(coalesce(CAST(({transform.where}) AS BOOLEAN), false) AS string), 'utf-8')"
+        wanted = tried(f"CAST(({transform.where}) AS BOOLEAN)")
         frame = project(frame, [*quoted(frame.columns), f"{wanted} AS {_WANTED}"], pipeline)
         failed = _verdict(ErrorType.FILTER_EVALUATION, f"where failed: {transform.where}")
         branches.append(f"WHEN {_WANTED} IS NULL THEN {failed}")
-        branches.append(f"WHEN {_WANTED} <> to_binary('true', 'utf-8') THEN {literal(c.FILTERED)}")
+        branches.append(f"WHEN {_WANTED} <> {TRUE} THEN {literal(c.FILTERED)}")
     risky = {name: f"({e})" for name, e in (transform.select or {}).items() if not is_name(e)}
     if risky:
         branches.append(f"WHEN {guard(*risky.values())} THEN {_which(risky, outputs)}")

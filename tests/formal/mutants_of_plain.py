@@ -47,6 +47,13 @@ OF_PLAIN: Sequence[Mutant] = (
         test=f"{_LANES}::test_the_original_of_a_row_that_the_sink_refuses_is_its_bytes",
     ),
     Mutant(
+        "what was decoded at once has no value in its dead letter",
+        "spark/gathering.py",
+        "            gathered.rejected = originals.restored(reader, task, gathered.rejected)\n",
+        "            pass\n",
+        test=f"{_LANES}::test_a_plain_record_that_the_transform_rejects_is_its_bytes",
+    ),
+    Mutant(
         "a negative zero is plain",
         "spark/plain.py",
         r'_FRACTION = r"(?:0|-?[1-9]',
@@ -61,10 +68,10 @@ OF_PLAIN: Sequence[Mutant] = (
         test=_ALIKE,
     ),
     Mutant(
-        "a text with control characters is plain",
+        "a text with escapes is plain",
         "spark/plain.py",
         r"""_TEXT = r'"[^"\\\x00-\x1f\x7f]*"'""",
-        r"""_TEXT = r'"[^"\\]*"'""",
+        r"""_TEXT = r'"[^"\x00-\x1f\x7f]*"'""",
         test="tests/unit/spark/test_plain.py::test_whatever_might_be_wrong_is_not",
     ),
 )

@@ -50,6 +50,22 @@ def test_a_where_that_raises_rejects_that_record_alone(each_way: SparkSession) -
     assert (judged[1].message, judged[1].original) == ("where failed: a / b > 1", {"a": 4, "b": 0})
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "CASE WHEN a / b > 1 THEN true ELSE false END",
+        "if(a / b > 1, true, false)",
+        "coalesce(if(a / b > 1, true, NULL), false)",
+        "NOT (NOT (a / b > 1))",
+        "CAST(if(a / b > 1, 'true', 'false') AS string)",
+        "a / b IN (2, 3)",
+    ],
+)
+def test_a_where_that_the_optimizer_rewrites_raises_for_its_record_alone(each_way: SparkSession, where: str) -> None:
+    judged = Transform(each_way, {"where": where}, table=AB).rows((4, 2), (4, 0), (1, 2), (9, 3))
+    assert [item.verdict for item in judged] == [DELIVERED, FAILED_WHERE, "filtered", DELIVERED]
+
+
 RAISING = {
     "cast of text": ("cast(t as int)", "12", "1x"),
     "cast of a date": ("cast(t as date)", "2024-02-29", "2023-02-29"),

@@ -88,6 +88,20 @@ def test_the_original_of_a_row_that_the_sink_refuses_is_its_bytes(spark: SparkSe
     assert line["letters"] == [[7, "Sink", "bad row", plain_record(7).decode()]]
 
 
+def test_a_plain_record_that_the_transform_rejects_is_its_bytes(spark: SparkSession, log: Path) -> None:
+    keys = {"transform": {**DECODE["transform"], "where": "1 / (id - 3) IS NOT NULL", "select": {"r": "1 / (id - 5)"}}}
+
+    run(spark, log, Script(raw={7: b"{"}), make_wave(tens(0)), **keys)
+
+    (line,) = written(log)
+    assert line["positions"] == [0, 1, 2, 4, 6, 8, 9]
+    assert [[position, kind, text] for position, kind, _, text in line["letters"]] == [
+        [3, "FilterEvaluation", plain_record(3).decode()],
+        [5, "TransformEvaluation", plain_record(5).decode()],
+        [7, "MessageDeserialization", "{"],
+    ]
+
+
 def test_a_null_is_looked_at_where_the_pipeline_says_that_it_is_an_error(spark: SparkSession, log: Path) -> None:
     keys = {"error_handling": {"null_value_behavior": "error"}}
 
