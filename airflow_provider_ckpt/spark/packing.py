@@ -1,16 +1,18 @@
 """The source's columns of a record on their way around the transform, for the dead letter of one that is rejected.
 
-Raw records are packed into one text: Spark does some work for every part of a column of every record, rejected or not.
-Rows stay what they are, since their values may be of types that a text cannot hold without loss.
+They are packed into one text: Spark does some work for every part of a column of every record, rejected or not. Where
+a column is of a type that has no form here, and where all records are kept, they stay a struct.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.spark.sql import quote
 
 if TYPE_CHECKING:
@@ -18,31 +20,69 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.connectors.protocols import Shape
 
-_TIME = "timestamp"
+
+class _Form(NamedTuple):
+    """How a column's values stand in the text.
+
+    :param sql: of what Spark writes as JSON, ``{}`` for the column
+    :param value: of what JSON holds, null excepted
+    :param stored: the Arrow type of that value, if it is not the column's own
+    """
+
+    sql: str
+    value: Callable[[Any], Any]
+    stored: str | None = None
 
 
-def packed(shape: Shape, column: Callable[[str], str]) -> str:
+def _same(value: Any) -> Any:
+    return value
+
+
+def _header(packed: dict[str, str]) -> dict[str, Any]:
+    value = packed.get("value")
+    return {"key": packed.get("key"), "value": None if value is None else base64.b64decode(value)}
+
+
+_FORMS = {
+    **dict.fromkeys(("boolean", "tinyint", "smallint", "int", "bigint"), _Form("{}", _same)),
+    **dict.fromkeys(("float", "double"), _Form("CAST({} AS string)", float)),
+    "binary": _Form("{}", base64.b64decode),
+    "string": _Form("CAST({} AS binary)", base64.b64decode, "binary"),
+    "decimal": _Form("CAST({} AS string)", Decimal),
+    "date": _Form("unix_date({})", _same, "int32"),
+    "timestamp": _Form("unix_micros({})", _same, "int64"),
+    "array<struct<key:string,value:binary>>": _Form("{}", lambda headers: [_header(header) for header in headers]),
+}
+"""By Spark SQL type, a decimal's without its digits."""
+
+
+def packed(shape: Shape, column: Callable[[str], str], *, kept: bool) -> str:
     """SQL of a record's source columns.
 
     :param column: SQL of the one of a name
+    :param kept: whether every record's are kept, not those of rejected ones alone
     """
-    if not shape.raw:
+    forms = _forms(shape)
+    if kept or forms is None:
         return f"struct({', '.join(f'{column(name)} AS {quote(name)}' for name, _ in shape.columns)})"
     values = [
-        f"{f'unix_micros({column(name)})' if name == _TIME else column(name)} AS {name}" for name, _ in shape.columns
+        f"{form.sql.format(column(name))} AS {quote(name)}"
+        for (name, _), form in zip(shape.columns, forms, strict=True)
     ]
     return f"to_json(struct({', '.join(values)}))"
 
 
-def nothing(shape: Shape) -> str:
+def nothing(shape: Shape, *, kept: bool) -> str:
     """SQL of what stands for no original.
+
+    :param kept: as for :func:`packed`
 
     Where rows have lists, they are there and empty: Spark's Arrow writer walks over all null lists of a batch again for
     every further row of it.
     """
     empty = {"array": "array()", "map": "map()"}
     kinds = [kind.partition("<")[0].lower() for _, kind in shape.columns]
-    if shape.raw or not empty.keys() & set(kinds):
+    if not empty.keys() & set(kinds) or not (kept or _forms(shape) is None):
         return "NULL"
     columns = [
         f"CAST({empty.get(short, 'NULL')} AS {kind}) AS {quote(name)}"
@@ -58,24 +98,26 @@ def unpacked(original: pa.Array, shape: Shape) -> pa.StructArray:
     """
     import pyarrow as pa
 
-    if not shape.raw:
+    forms = _forms(shape)
+    if forms is None or pa.types.is_struct(original.type):
         return original
-    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-    kinds = {"headers": pa.list_(header), _TIME: pa.timestamp("us", "UTC")}
-    records = [_record(json.loads(text)) for text in original.to_pylist()]
-    return pa.array(records, pa.struct([(name, kinds.get(name, pa.binary())) for name, _ in shape.columns]))
+    records = [json.loads(text) for text in original.to_pylist()]
+    columns = [
+        _restored((record.get(name) for record in records), form, to_arrow(kind))
+        for (name, kind), form in zip(shape.columns, forms, strict=True)
+    ]
+    return pa.StructArray.from_arrays(columns, [name for name, _ in shape.columns])
 
 
-def _record(packed: dict[str, Any]) -> dict[str, Any]:
-    return {name: _unpack[name](value) if name in _unpack else _bytes(value) for name, value in packed.items()}
+def _restored(values: Iterable[Any], form: _Form, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    stored = pa.type_for_alias(form.stored) if form.stored else kind
+    column = pa.array([None if value is None else form.value(value) for value in values], stored)
+    return column.view(kind) if form.stored else column
 
 
-def _headers(packed: list[dict[str, str]]) -> list[dict[str, Any]]:
-    return [{"key": header.get("key"), "value": _bytes(header.get("value"))} for header in packed]
-
-
-def _bytes(encoded: str | None) -> bytes | None:
-    return None if encoded is None else base64.b64decode(encoded)
-
-
-_unpack: dict[str, Callable[[Any], Any]] = {"headers": _headers, _TIME: int}
+def _forms(shape: Shape) -> list[_Form] | None:
+    """Of all columns; None where one has none."""
+    kinds = [kind.lower().replace(" ", "").partition("(")[0] for _, kind in shape.columns]
+    return [_FORMS[kind] for kind in kinds] if all(kind in _FORMS for kind in kinds) else None

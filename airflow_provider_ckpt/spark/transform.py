@@ -34,7 +34,8 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
     :raises ConfigError: if Spark cannot use an expression
     """
     transform = pipeline.transform
-    original = packing.packed(shape, raw if transform.decode else quote)
+    carried = pipeline.source.carried
+    original = packing.packed(shape, raw if transform.decode else quote, kept=carried)
     frame, names, checks = _columns(frame, pipeline, shape)
     outputs = dict(transform.select) if transform.select else {name: quote(name) for name in names}
 
@@ -53,14 +54,14 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
 
     judged = project(frame, [*quoted(frame.columns), f"{verdict} AS {c.VERDICT}"], pipeline)
     rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
-    kept = f"{c.MARK} IS NULL" if pipeline.source.carried else rejected
+    kept = f"{c.MARK} IS NULL" if carried else rejected
     deliver = f"{c.MARK} IS NULL AND {c.VERDICT} IS NULL"
     return project(
         judged,
         [
             *quoted(c.CONTROL),
             c.VERDICT,
-            f"CASE WHEN {kept} THEN {original} ELSE {packing.nothing(shape)} END AS {c.ORIGINAL}",
+            f"CASE WHEN {kept} THEN {original} ELSE {packing.nothing(shape, kept=carried)} END AS {c.ORIGINAL}",
             *(f"CASE WHEN {deliver} THEN ({e}) END AS {quote(name)}" for name, e in outputs.items()),
         ],
         pipeline,

@@ -122,8 +122,9 @@ class Transform:
         original = row[c.ORIGINAL]
         if original is None:
             return None
-        if self._raw:
-            shape = Shape(True, [(field.name, "") for field in parse_schema(self._ddl, "judged").fields])
+        if isinstance(original, str):
+            fields = parse_schema(self._ddl, "judged").fields
+            shape = Shape(self._raw, [(field.name, field.dataType.simpleString()) for field in fields])
             (original,) = packing.unpacked(pa.array([original]), shape).to_pylist()
         return original if any(value not in (None, []) for value in original.values()) else None
 
