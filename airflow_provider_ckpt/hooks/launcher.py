@@ -5,6 +5,7 @@ Properties travel in a file of mode 0600 in the run directory, since a user may 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -17,7 +18,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import airflow_connection
-from airflow_provider_ckpt.spark.lifeline import die_with_parent
+from airflow_provider_ckpt.spark.lifeline import tied
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -90,7 +91,7 @@ class Launcher(SparkSubmitHook):
 
         :raises AirflowException: if it ends with another status than 0
         """
-        self.submit(str(_PACKAGE / "spark" / "driver.py"), preexec_fn=die_with_parent)
+        self.submit(str(_PACKAGE / "spark" / "driver.py"))
 
     def forget_properties(self) -> None:
         """Remove the properties, once Spark has read them."""
@@ -112,6 +113,12 @@ class Launcher(SparkSubmitHook):
     def last_lines(self) -> list[str]:
         """What Spark printed last, free of passwords."""
         return [self._mask_cmd(line) for line in self._last_submit_log_lines]
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        command: list[str] = super()._build_spark_submit_command(application)
+        if shutil.which(command[0], path=(self._env or os.environ).get("PATH")) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
+        return tied(command)
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:

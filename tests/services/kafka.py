@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.spark.lifeline import die_with_parent
+from airflow_provider_ckpt.spark.lifeline import tied
 from tests.services.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -141,13 +141,12 @@ class KafkaBroker:
             self._format()
         with (self._home / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._java(), "kafka.Kafka", self._home / "server.properties"],
+                tied([*map(str, self._java()), "kafka.Kafka", str(self._home / "server.properties")]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
                 cwd=self._home,
-                preexec_fn=die_with_parent,
             )
         self._wait()
         return self

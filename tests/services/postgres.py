@@ -5,7 +5,6 @@ Run as a script it starts one, prints its dsn, and stops it when its standard in
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pwd
 import re
@@ -27,7 +26,8 @@ from tests.services.proxy import Proxy
 
 USER = "ckpt"
 PASSWORD = "ckpt-test"
-_PR_SET_PDEATHSIG = 1
+_DYING_WITH_US = ("setpriv", "--pdeathsig", "QUIT")
+"""Runs the server, which runs as another user: that would not be tied to us any more if it had been before."""
 _INITDB = ("--no-sync", "--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C")
 _SETTINGS = {
     "listen_addresses": "'127.0.0.1'",
@@ -61,10 +61,6 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
 
 
 class PostgresServer:
@@ -114,15 +110,15 @@ class PostgresServer:
         """Make the cluster if there is none yet, start the server and wait until it answers."""
         if self._directory is None:
             self._initialise()
+        data = self._home / "data"
         with (self._home / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._bin / "postgres", "-D", self._home / "data", "-p", str(self.port), "-k", self._home],
+                [*_DYING_WITH_US, self._bin / "postgres", "-D", data, "-p", str(self.port), "-k", self._home],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
                 cwd=self._home,
-                preexec_fn=_die_with_parent,
                 **self._credentials(),  # type: ignore[call-overload]
             )
         self._wait()

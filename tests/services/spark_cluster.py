@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -16,12 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_PR_SET_PDEATHSIG = 1
+from airflow_provider_ckpt.spark.lifeline import tied
+
 _ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class SparkCluster:
@@ -78,13 +73,14 @@ class SparkCluster:
         spark = Path(package.origin).parent
         with (self._home / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
-                [spark / "bin" / "spark-class", f"org.apache.spark.{what}", "--host", "127.0.0.1", *arguments],
+                tied(
+                    [str(spark / "bin" / "spark-class"), f"org.apache.spark.{what}", "--host", "127.0.0.1", *arguments]
+                ),
                 env={**os.environ, **_ENVIRONMENT, "SPARK_HOME": str(spark)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
             )
         self._processes.append(process)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.spark.lifeline import die_with_parent
+from airflow_provider_ckpt.spark.lifeline import tied
 from tests.chaos.havoc.errand import Errand
 from tests.services.processes import TOKEN, Process, Role, gone, kill, marked, new_token
 
@@ -50,14 +50,13 @@ class Driver:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.havoc.driver"],
+                tied([sys.executable, "-m", "tests.chaos.havoc.driver"]),
                 cwd=_ROOT,
                 env={**os.environ, TOKEN: self._token},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
             )
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
         self._ready = False

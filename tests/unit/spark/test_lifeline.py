@@ -8,10 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+from airflow_provider_ckpt.spark.lifeline import tied
+
 _PARENT = """
 import subprocess, sys, time
-from airflow_provider_ckpt.spark.lifeline import die_with_parent
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], preexec_fn=die_with_parent)
+from airflow_provider_ckpt.spark.lifeline import tied
+program = "print('up', flush=True); import time; time.sleep(60)"
+child = subprocess.Popen(tied([sys.executable, "-c", program]), stdout=subprocess.PIPE)
+child.stdout.readline()
 print(child.pid, flush=True)
 time.sleep(60)
 """
@@ -28,6 +32,23 @@ def test_a_killed_parent_takes_its_child_along() -> None:
     while _lives(child) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not _lives(child)
+
+
+def test_it_becomes_the_command_and_keeps_its_process_and_its_end() -> None:
+    program = "import os, sys; print(os.getpid()); sys.exit(7)"
+    with subprocess.Popen(tied([sys.executable, "-c", program]), stdout=subprocess.PIPE, text=True) as child:
+        said, _ = child.communicate()
+
+    assert (int(said), child.returncode) == (child.pid, 7)
+
+
+def test_whoever_was_orphaned_before_it_was_tied_ends_at_once() -> None:
+    orphan = tied([sys.executable, "-c", "print('still here')"])
+    orphan[4] = "1"
+
+    found = subprocess.run(orphan, capture_output=True, check=False)
+
+    assert (found.returncode, found.stdout) == (-signal.SIGKILL, b"")
 
 
 def _lives(pid: int) -> bool:
