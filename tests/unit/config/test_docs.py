@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from airflow_provider_ckpt.config.load import load, parse, warnings
+from airflow_provider_ckpt.config.load import load, warnings
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.core.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
-IN_README = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
 
 
 def keys(model: type[BaseModel]) -> Iterator[tuple[str, object]]:
@@ -32,13 +30,6 @@ def test_the_files_that_a_user_would_copy_are_pipelines(file: Path, monkeypatch:
     monkeypatch.setenv("FLIGHTS_TABLE", "/out")
 
     assert warnings(load(file)) == []
-
-
-def test_the_readmes_mistake_is_answered_as_it_says() -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse(IN_README[0].replace("mode:", "mod:"), "orders.yaml")
-
-    assert f"{caught.value}\n" in (ROOT / "README.md").read_text("utf-8")
 
 
 def test_every_key_is_documented() -> None:
