@@ -93,7 +93,7 @@ bench-isolation: setup postgres java ## A million clean rows with and without is
 	@$(PY) -m tests.benchmarks.isolation
 
 docs: setup ## Build the documentation into docs/_build/html
-	@AIRFLOW_HOME=$(CURDIR)/build/docs $(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@AIRFLOW_HOME=$(CURDIR)/build/docs $(PY) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 lock: ## Write requirements.lock anew: names, versions, hashes

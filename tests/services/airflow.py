@@ -223,14 +223,21 @@ class AirflowServices:
         :param user: an administrator by default
         :raises HTTPError: if it refuses
         """
-        name = user or next(iter(self.passwords), "")
-        if name not in self._tokens:
-            self._tokens[name] = self._log_in(name)
-        headers = {"Authorization": f"Bearer {self._tokens[name]}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {self.token(user)}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         with urlopen(Request(f"{self.url}/api/v2{path}", data, headers, method=method), timeout=30) as answer:
             text = answer.read()
         return json.loads(text) if text else None
+
+    def token(self, user: str | None = None) -> str:
+        """What a user shows to the API.
+
+        :param user: an administrator by default
+        """
+        name = user or next(iter(self.passwords), "")
+        if name not in self._tokens:
+            self._tokens[name] = self._log_in(name)
+        return self._tokens[name]
 
     def import_errors(self) -> str:
         """What kept DAG files from being parsed, empty if nothing did."""

@@ -7,6 +7,7 @@ from urllib.error import HTTPError
 
 import pytest
 
+from tests.services.docs import blocks_of
 from tests.system.airflow.scene import Scene
 
 
@@ -85,6 +86,26 @@ def test_a_dry_run_shows_what_would_be_done_and_asks_nobody(scene: Scene) -> Non
     assert "a \\| b \\<b\\>c\\<\\/b\\>" in body
     assert "It would do this" in scene.airflow.task_log("recovery", run_id, "preview")
     assert scene.trace("stopped") == before
+
+
+def test_a_program_asks_and_answers_as_the_page_shows(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.run("stopped")
+    before = scene.trace("stopped").epoch
+    monkeypatch.setenv("AIRFLOW", scene.airflow.url)
+    monkeypatch.setenv("TOKEN", scene.airflow.token("oscar"))
+    shown = [block for block in blocks_of("docs/recovery.rst") if block.language == "python" and not block.included]
+
+    for action in ("force_stop", "resume"):
+        here = {"/ckpt_recovery": "/recovery", '"orders"': '"stopped"', '"release"': f'"{action}"'}
+        asks, answers = (block.replacing(here).text for block in shown)
+        known: dict[str, Any] = {}
+        exec(asks, known)
+        scene.asks("recovery", known["asked"]["dag_run_id"], "approve")
+        exec(answers, known)
+        scene.succeeds("recovery", known["asked"]["dag_run_id"])
+
+    assert scene.events("stopped", "force_stop")[-1]["epoch"] > before
+    assert scene.events("stopped", "resume")[-1]["detail"]["reason"] == "the disk has room again"
 
 
 @pytest.mark.parametrize(

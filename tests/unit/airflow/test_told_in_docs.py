@@ -1,4 +1,4 @@
-"""What docs/connection.rst and docs/observability.rst show is so."""
+"""What the pages say of connections, options, classes and metrics is so, and says it of all of them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,27 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from airflow.cli.cli_parser import get_parser
 
 from airflow_provider_ckpt.ledger_location import locate_ledger
+from airflow_provider_ckpt.provider_info import get_provider_info
 from airflow_provider_ckpt.replication.metrics import COUNTERS, TIMERS, Metric
 
 DOCS = Path(__file__).parents[3] / "docs"
 CONNECTION = (DOCS / "connection.rst").read_text("utf-8")
 OBSERVABILITY = (DOCS / "observability.rst").read_text("utf-8")
+HOW_TO = "".join((DOCS / f"{page}.rst").read_text("utf-8") for page in ("airflow", "sensors", "acts", "recovery"))
+INFO = get_provider_info()
+
+
+def public(*kinds: str) -> list[str]:
+    """Every class of the provider's own of these kinds, by its full name."""
+    modules = [name for kind in kinds for item in INFO[kind] for name in item["python-modules"]]
+    return [
+        f"{module}.{name}"
+        for module in modules
+        for name, found in vars(import_module(module)).items()
+        if isinstance(found, type) and found.__module__ == module and name.startswith("Ckpt")
+    ]
 
 
 @pytest.mark.parametrize("value", re.findall(r"AIRFLOW_CONN_CKPT_DEFAULT='([^']+)'", CONNECTION))
@@ -30,11 +43,6 @@ def test_each_way_to_name_the_ledger_names_one(value: str, monkeypatch: pytest.M
         if "/var/lib" in value
         else "db.example.com" in found.where
     )
-
-
-@pytest.mark.parametrize("line", re.findall(r"^   \$ .*airflow (ckpt db [^|\n]+?)(?: \||\n)", CONNECTION, re.MULTILINE))
-def test_its_commands_can_be_called(line: str) -> None:
-    assert callable(get_parser().parse_args(line.split()).func)
 
 
 def test_its_backend_is_one() -> None:
@@ -53,3 +61,21 @@ def test_every_metric_is_told_with_its_kind() -> None:
     assert told == {
         metric.value: "counter" if metric in COUNTERS else "timer" if metric in TIMERS else "gauge" for metric in Metric
     }
+
+
+@pytest.mark.parametrize("name", public("operators", "sensors"))
+def test_a_page_says_how_to_use_it(name: str) -> None:
+    assert f":class:`~{name}`" in HOW_TO
+
+
+@pytest.mark.parametrize("name", [*public("operators", "sensors", "triggers", "hooks"), *INFO["notifications"]])
+def test_the_reference_has_it(name: str) -> None:
+    assert f".. autoclass:: {name}\n" in (DOCS / "api.rst").read_text("utf-8")
+
+
+def test_every_option_is_told() -> None:
+    told = (DOCS / "configuration.rst").read_text("utf-8")
+
+    for section, described in INFO["config"].items():
+        for option in described["options"]:
+            assert f"``[{section}] {option}``" in told

@@ -5,20 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 from pydantic import BaseModel
 
-from airflow_provider_ckpt.config.load import load, parse, warnings
+from airflow_provider_ckpt.config.load import load, warnings
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.core.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
-IN_README = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-IN_QUICKSTART = re.findall(
-    r"\.\. code-block:: yaml\n\n((?:   .*\n|\n)+)", (ROOT / "docs/quickstart.rst").read_text("utf-8")
-)
 
 
 def keys(model: type[BaseModel]) -> Iterator[tuple[str, object]]:
@@ -30,24 +24,12 @@ def keys(model: type[BaseModel]) -> Iterator[tuple[str, object]]:
             yield field.alias or name, field.default
 
 
-@pytest.mark.parametrize("text", [*IN_README, *IN_QUICKSTART])
-def test_the_examples_are_pipelines(text: str) -> None:
-    assert warnings(parse(dedent(text))) == []
-
-
 @pytest.mark.parametrize("file", sorted((ROOT / "dags/pipelines").glob("*.yaml")), ids=lambda file: file.name)
 def test_the_files_that_a_user_would_copy_are_pipelines(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLIGHTS_FILES", "/in")
     monkeypatch.setenv("FLIGHTS_TABLE", "/out")
 
     assert warnings(load(file)) == []
-
-
-def test_the_readmes_mistake_is_answered_as_it_says() -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse(IN_README[0].replace("mode:", "mod:"), "orders.yaml")
-
-    assert f"{caught.value}\n" in (ROOT / "README.md").read_text("utf-8")
 
 
 def test_every_key_is_documented() -> None:

@@ -1,0 +1,38 @@
+"""Which blocks of the documentation are not run with the others, and why."""
+
+from __future__ import annotations
+
+from tests.services.docs import Block
+
+TUTORIAL = "docs/tutorial.rst"
+"""Followed as a whole by ``tests/system/test_tutorial.py``."""
+
+ELSEWHERE = {
+    ("docs/recovery.rst", "import os"): "asks a running Airflow: tests/system/airflow/test_recovery.py does",
+    ("docs/recovery.rst", "question ="): "the same",
+    ("docs/clusters.rst", "$ python -m venv"): "downloads a gigabyte into a new environment",
+    ("docs/development.rst", "$ make help"): "is this test suite itself",
+    ("docs/development.rst", "$ make docs"): "is done by test_every_block.py, elsewhere than in docs/",
+    ("docs/development.rst", "$ make test-airflow"): "is a part of this test suite",
+    ("docs/development.rst", "$ make chaos"): "takes 90 minutes",
+    ("docs/development.rst", "$ make bench-pg"): "takes half an hour",
+    ("docs/development.rst", "$ make formal"): "takes ten minutes",
+    ("README.md", "$ make demo"): "is the demo, and this test suite itself",
+}
+"""Blocks by page and beginning. Of commands it is only checked that targets, options and extras exist."""
+
+DRAWINGS = {
+    "docs/airflow.rst": 1,
+    "docs/architecture.rst": 2,
+    "docs/errors.rst": 1,
+    "docs/ledger.rst": 2,
+    "docs/recovery.rst": 1,
+    "README.md": 1,
+}
+"""How many blocks of a page are pictures and messages."""
+
+
+def elsewhere(block: Block) -> str | None:
+    """Why a block is not run with the others."""
+    reasons = ELSEWHERE.items()
+    return next((why for (page, start), why in reasons if page == block.page and block.text.startswith(start)), None)
