@@ -45,7 +45,7 @@ def aside(condition: str, *, unless: str) -> str:
 
     :param unless: a condition that is never null; where it holds, nothing is looked at
     """
-    return f"exists(CASE WHEN {unless} THEN array() ELSE array(0) END, unused -> coalesce({condition}, false))"
+    return f"exists(CASE WHEN {unless} THEN array() ELSE array(0) END, __unused -> coalesce({condition}, false))"
 
 
 def is_name(expression: str) -> bool:
