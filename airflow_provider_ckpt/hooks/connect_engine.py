@@ -71,7 +71,8 @@ class ConnectEngine:
         try:
             return self._wait(self._opening, check)
         except PySparkException as error:
-            raise self._lost(error) from error
+            self._go_on()
+            raise self._failed(error) from error
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
         """Work a wave off; another thread does, so that this one can check."""
@@ -86,7 +87,7 @@ class ConnectEngine:
         except PySparkException as error:
             self._go_on()
             if is_gone(error):
-                raise self._lost(error) from error
+                raise self._failed(error) from error
             if _UNFIT.search(str(error)):
                 raise ConfigError(
                     f"the Python of the Spark Connect server's executors cannot run lanes: {_reason(error)}",
@@ -99,7 +100,9 @@ class ConnectEngine:
         """After the server or its session was lost: be as new, unless it was killed."""
         if self._killed.is_set():
             return False
-        self._let_go()
+        if self._session is not None:
+            _in_thread(self._session.client.close)  # which waits for answers that a lost server does not give
+            self._session = None
         self.started = False
         return True
 
@@ -112,12 +115,16 @@ class ConnectEngine:
             thread.join(_KILL_SECONDS)
 
     def close(self) -> None:
-        """Leave the session as it is, for the next run."""
-        self._let_go()
+        """Close the channel and leave the session as it is, for the next run."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.client.close()
 
     def _open(self, job: Job) -> Ready:
+        from airflow_provider_ckpt.spark.sql import hush
         from airflow_provider_ckpt.spark.wave import check_transform
 
+        hush()
         session = self._session = open_session(self._pipeline, job.context.ledger, self._killed)
         return Ready(_slots(session), check_transform(_as_any(session), job))
 
@@ -147,19 +154,14 @@ class ConnectEngine:
                 self._session.interruptTag(_tag(self._job))
         except Exception as error:  # noqa: BLE001  # the thread's boundary; the next run cancels what this could not
             log.warning("The wave of %s that runs could not be cancelled: %s", self._pipeline.name, error)
-        self._let_go()
+        self.close()
 
-    def _let_go(self) -> None:
-        """Close the channel; the session stays."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.client.close()
-
-    def _lost(self, error: Exception) -> EngineError:
+    def _failed(self, error: Exception) -> EngineError:
         from airflow_provider_ckpt.spark.sql import first_line
 
+        what = "was lost" if is_gone(error) else "failed"
         return EngineError(
-            f"the Spark Connect server was lost: {first_line(error)}", pipeline=self._pipeline.name, hint=_NOTHING_LOST
+            f"the Spark Connect server {what}: {first_line(error)}", pipeline=self._pipeline.name, hint=_NOTHING_LOST
         )
 
 

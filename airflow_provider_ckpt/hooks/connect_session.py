@@ -37,8 +37,8 @@ _CONF = {
     "spark.sql.variable.substitute": "false",  # or Spark would replace ${...} in a user's expression without a word
 }
 _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
-_RETRIES = 6
-"""Spark's client waits 0.05 s before the first, and four times as long before each further one, 4 s at most."""
+_RETRIES = {"max_retries": 5, "max_backoff": 2_000}
+"""About 5 s in all; by default Spark's client tries for ten minutes."""
 
 
 def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> SparkSession:
@@ -87,7 +87,7 @@ def _attach(url: str, session_id: str) -> SparkSession | None:
     from pyspark.sql.connect.session import SparkSession
 
     session = SparkSession(f"{url};session_id={session_id}")
-    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=4000)])
+    session.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
     try:
         session.interruptAll()
     except PySparkException as error:

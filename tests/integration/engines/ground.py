@@ -21,6 +21,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.hooks.engines import make_engine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.engine import Engine
+from airflow_provider_ckpt.replication.owner import of_this_process
 from airflow_provider_ckpt.replication.replicate import replicate
 from airflow_provider_ckpt.replication.setup import Setup
 from airflow_provider_ckpt.replication.summary import RunSummary
@@ -139,7 +140,7 @@ def main(file: str) -> int:
     told = json.loads(Path(file).read_text())
     pipeline = build(told["document"])
     with Ledger.open(told["ledger"]) as ledger:
-        setup = Setup(pipeline, ledger, lambda name: connection_to(told["dsn"], name), "a process")
+        setup = Setup(pipeline, ledger, lambda name: connection_to(told["dsn"], name), of_this_process())
         replicate(setup, make_engine(pipeline))
     return 0
 
