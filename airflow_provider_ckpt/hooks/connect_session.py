@@ -37,7 +37,7 @@ _CONF = {
     "spark.sql.variable.substitute": "false",  # or Spark would replace ${...} in a user's expression without a word
 }
 _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
-_RETRIES = {"max_retries": 5, "max_backoff": 2_000}
+_RETRIES, _LONGEST_MS = 5, 2_000
 """About 5 s in all; by default Spark's client tries for ten minutes."""
 
 
@@ -87,7 +87,7 @@ def _attach(url: str, session_id: str) -> SparkSession | None:
     from pyspark.sql.connect.session import SparkSession
 
     session = SparkSession(f"{url};session_id={session_id}")
-    session.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
+    session.client.set_retry_policies([DefaultPolicy(_RETRIES, max_backoff=_LONGEST_MS)])
     try:
         session.interruptAll()
     except PySparkException as error:
