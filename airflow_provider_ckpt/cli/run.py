@@ -34,13 +34,13 @@ def _table(summary: dict[str, Any], out: TextIO) -> None:
 def run(args: Namespace) -> dict[str, Any]:
     """Replicate whatever is new, once, and return the run's summary."""
     from airflow_provider_ckpt.cli.setup import make, read
-    from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+    from airflow_provider_ckpt.hooks.engines import make_engine
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.replicate import replicate
 
     pipeline = read(args.file)
     with open_ledger(args.ledger) as ledger:
-        summary = replicate(make(pipeline, ledger), SubmitEngine(pipeline))
+        summary = replicate(make(pipeline, ledger), make_engine(pipeline))
     document: dict[str, Any] = summary.to_json()
     if Route.HOLD in summary.route and pipeline.run.fail_on_hold:
         raise FailedError(

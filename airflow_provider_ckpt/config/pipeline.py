@@ -215,18 +215,24 @@ class Lease(Part):
 class Run(Part):
     """How a run is executed.
 
-    :param engine: ``submit`` starts Spark by the apache-spark provider's hook
-    :param connection: the Spark connection's id; without one, a local master
+    :param engine: ``submit`` starts Spark by the apache-spark provider's hook, ``connect`` uses a Spark Connect server
+    :param connection: the Spark connection's id; without one, ``submit`` starts a local master
     :param time_budget: plan no further wave after this long; what is left waits for the next run
     :param fail_on_hold: whether a run that ends with held batches fails
     :param conf: further Spark properties
     """
 
-    engine: Literal["submit"] = "submit"
+    engine: Literal["submit", "connect"] = "submit"
     connection: str | None = None
     time_budget: Duration = timedelta(hours=1)
     fail_on_hold: bool = True
     conf: Texts = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _server_named(self) -> Self:
+        if self.engine == "connect" and self.connection is None:
+            raise ValueError("engine: connect needs connection, the id of one of type spark_connect")
+        return self
 
 
 class Recovery(Part):

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
-    from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.records import Lease
+    from airflow_provider_ckpt.replication.engine import Engine
     from airflow_provider_ckpt.replication.setup import Setup
     from airflow_provider_ckpt.stats import StatsMeter
 
@@ -56,7 +56,7 @@ class CkptOperator(BaseOperator):
         self.pipeline = _portable(pipeline)
         self.ckpt_conn_id = ckpt_conn_id
         self.linked_pipeline: str | None = None
-        self._engine: SubmitEngine | None = None
+        self._engine: Engine | None = None
         self._held: tuple[Ledger, Lease] | None = None
         self._killed = False
         self._meter: StatsMeter | None = None
@@ -130,11 +130,11 @@ class CkptOperator(BaseOperator):
         del task_instance
         return lineage_of(self.load_pipeline(), self._meter.totals, resolve_connection) if self._meter else None
 
-    def make_engine(self, pipeline: Pipeline) -> SubmitEngine:
+    def make_engine(self, pipeline: Pipeline) -> Engine:
         """The engine that runs Spark; nothing is started before its first wave. ``on_kill`` stops it."""
-        from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+        from airflow_provider_ckpt.hooks.engines import make_engine
 
-        self._engine = SubmitEngine(pipeline)
+        self._engine = make_engine(pipeline)
         return self._engine
 
 

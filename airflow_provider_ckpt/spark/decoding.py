@@ -17,7 +17,7 @@ from airflow_provider_ckpt.spark.projection import parse_schema, project, quoted
 from airflow_provider_ckpt.spark.sql import aside, literal, quote
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.protocols import Shape
@@ -42,12 +42,12 @@ class Check:
     message: str
 
 
-def plain_records(pipeline: Pipeline) -> Plain | None:
+def plain_records(spark: SparkSession, pipeline: Pipeline) -> Plain | None:
     """Which raw records the reader decodes itself; None if there are none."""
     transform = pipeline.transform
     if transform.decode != "json" or transform.schema_ is None:
         return None
-    return Plain.of(parse_schema(transform.schema_, pipeline.name).fields)
+    return Plain.of(parse_schema(spark, transform.schema_, pipeline.name).fields)
 
 
 def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFrame, list[str], list[Check]]:
@@ -60,7 +60,7 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFram
     """
     transform = pipeline.transform
     assert transform.schema_ is not None
-    fields = parse_schema(transform.schema_, pipeline.name).fields
+    fields = parse_schema(frame.sparkSession, transform.schema_, pipeline.name).fields
     names = [item.name for item in fields]
     told = [name for name in frame.columns if name == c.PLAIN]
     aliased = [f"{quote(name)} AS {raw(name)}" for name, _ in shape.columns]

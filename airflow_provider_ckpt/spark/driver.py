@@ -30,9 +30,10 @@ def main(directory: str) -> int:
     job = side.job()
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ckpt.spark.sql import first_line
+    from airflow_provider_ckpt.spark.sql import first_line, hush
     from airflow_provider_ckpt.spark.wave import check_transform, run_wave
 
+    hush()
     spark = SparkSession.builder.appName(f"ckpt {job.context.pipeline}").getOrCreate()
     try:
         columns = check_transform(spark, job)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ConfigError, DslParseError, InvalidFilterError, InvalidTransformError
 from airflow_provider_ckpt.spark.sql import first_line, quote
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
@@ -51,9 +52,10 @@ def quoted(names: Iterable[str]) -> list[str]:
     return [quote(name) for name in names]
 
 
-def parse_schema(ddl: str, pipeline: str, key: str = "transform.schema") -> StructType:
+def parse_schema(spark: SparkSession, ddl: str, pipeline: str, key: str = "transform.schema") -> StructType:
     """The columns of a schema in Spark's DDL.
 
+    :param spark: any session
     :param key: whose value it is, for messages
     :raises ConfigError: if it does not parse
     """
@@ -61,7 +63,7 @@ def parse_schema(ddl: str, pipeline: str, key: str = "transform.schema") -> Stru
     from pyspark.sql.types import StructType
 
     try:
-        parsed = StructType.fromDDL(ddl)
+        parsed = _parsed(spark, ddl)
         if not isinstance(parsed, StructType):
             raise ConfigError(
                 f"{key} is one type, not columns: {ddl}",
@@ -75,3 +77,12 @@ def parse_schema(ddl: str, pipeline: str, key: str = "transform.schema") -> Stru
             hint="Write it as Spark DDL, such as: id bigint, at timestamp.",
         ) from error
     return parsed
+
+
+@lru_cache
+def _parsed(spark: SparkSession, ddl: str) -> DataType:
+    """What a session makes of a text in DDL; of a Connect session this is a question to its server."""
+    from pyspark.sql.types import DataType
+
+    parse: Callable[[str], DataType] = getattr(spark, "_parse_ddl", DataType.fromDDL)
+    return parse(ddl)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 _NAME = re.compile(r"\s*(?:[A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`)\s*")
@@ -45,7 +46,7 @@ def aside(condition: str, *, unless: str) -> str:
 
     :param unless: a condition that is never null; where it holds, nothing is looked at
     """
-    return f"exists(CASE WHEN {unless} THEN array() ELSE array(0) END, unused -> coalesce({condition}, false))"
+    return f"exists(CASE WHEN {unless} THEN array() ELSE array(0) END, __unused -> coalesce({condition}, false))"
 
 
 def is_name(expression: str) -> bool:
@@ -72,3 +73,11 @@ def first_line(error: BaseException) -> str:
     """The first line of an error's text, which in Spark's carries the error class and the reason."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(_CALLING)]
     return lines[0].strip(": ") if lines else type(error).__name__
+
+
+def hush() -> None:
+    """Keep Spark's client from logging each error with its server's stack; whoever it is raised to tells of it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.logging"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)

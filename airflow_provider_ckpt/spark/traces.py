@@ -144,7 +144,7 @@ def _evaluated(
 
     original = record.column(c.ORIGINAL).combine_chunks()
     original = original.chunk(0) if isinstance(original, pa.ChunkedArray) else original
-    control = [pa.nulls(1, field.type) for field in control_schema(plain_records(job.pipeline))]
+    control = [pa.nulls(1, field.type) for field in control_schema(plain_records(spark, job.pipeline))]
     table = pa.Table.from_arrays([*control, *original.flatten()], schema.names)
     return transform.unguarded(spark.createDataFrame(table, schema), job.pipeline, job.shape, kind)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import packing
+from airflow_provider_ckpt.spark import expressions, packing
 from airflow_provider_ckpt.spark.decoding import Check, decode, parser, raw
 from airflow_provider_ckpt.spark.projection import project, quoted, unusable
 from airflow_provider_ckpt.spark.sql import TRUE, guard, is_name, literal, quote, tried
@@ -82,7 +82,7 @@ def _which(risky: dict[str, str], outputs: dict[str, str]) -> str:
         name: _verdict(ErrorType.TRANSFORM_EVALUATION, f"select {name} failed: {outputs[name]}") for name in risky
     }
     cases = " ".join(f"WHEN {guard(expression)} THEN {failed[name]}" for name, expression in risky.items())
-    return f"get(transform(array(0), unused -> CASE {cases} END), 0)"
+    return f"get(transform(array(0), __unused -> CASE {cases} END), 0)"
 
 
 def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> None:
@@ -92,13 +92,18 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> None:
     :raises ConfigError: if an expression does not parse, names an unknown column, is nondeterministic, or needs other
         records than its own
     """
-    frame, _, _ = _columns(frame, pipeline, shape)
     where = {"where": pipeline.transform.where} if pipeline.transform.where else {}
     select = {f"select.{name}": expression for name, expression in (pipeline.transform.select or {}).items()}
-    for name, expression in {**where, **select}.items():
+    wanted = {**where, **select}
+    if not wanted:
+        return
+    frame, _, _ = _columns(frame, pipeline, shape)
+    if expressions.fit(frame, wanted.values()):
+        return
+    for name, expression in wanted.items():
         key = f"transform.{name}"
-        projected = project(frame, [f"({expression}) AS checked"], pipeline, key, analyse=True)
-        problem = _problem(frame, projected)
+        project(frame, [f"({expression}) AS checked"], pipeline, key, analyse=True)
+        problem = expressions.problem(frame, expression)
         if problem:
             what, hint = problem
             raise unusable(key)(f"{key} {what}: {expression}", pipeline=pipeline.name, hint=hint)
@@ -137,18 +142,3 @@ def _null_checks(pipeline: Pipeline, names: list[str]) -> list[Check]:
         return []
     verdict = c.FILTERED if behavior == "skip" else str(ErrorType.PROCESSING)
     return [Check(" OR ".join(f"{quote(name)} IS NULL" for name in names), verdict, "a field is null")]
-
-
-def _problem(frame: DataFrame, projected: DataFrame) -> tuple[str, str] | None:
-    """Why an expression cannot stand in a transform, and what to do; None if it can."""
-    if not hasattr(projected, "_jdf"):
-        return None
-    plan = projected._jdf.queryExecution().analyzed()
-    alone = plan.nodeName() == "Project" and plan.child().equals(frame._jdf.queryExecution().analyzed())
-    if not alone or not plan.subqueries().isEmpty():
-        return "needs other records than its own", "Leave windows, aggregates and subqueries to a query on the target."
-    expressions = plan.expressions()
-    if not all(expressions.apply(index).deterministic() for index in range(expressions.size())):
-        hint = "A record that is read again must give the same result; take such values from the source."
-        return "is nondeterministic", hint
-    return None

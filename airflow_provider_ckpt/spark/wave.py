@@ -36,7 +36,7 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
     :raises ConfigError: if the transform cannot be used; nothing was sent
     :raises pyspark.errors.PySparkException: if Spark lost a task; what became of the batches is unknown
     """
-    outcomes = _worked_off(spark, job, wave, direct=_direct(job))
+    outcomes = _worked_off(spark, job, wave, direct=_direct(spark, job))
     committer = job.committer()
     if committer is None:
         return outcomes
@@ -62,20 +62,20 @@ def _worked_off(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> l
     outcomes, questions = traces.told_apart([row[0] for row in rows])
     if not questions:
         return outcomes
-    schema = reader_schema(job)
+    schema = reader_schema(spark, job)
     answers = {question.key: traces.answer(spark, job, question, schema) for question in questions}
     rest, done = traces.again(wave, outcomes, answers, pinned=job.pipeline.pinned)
     return [*done, *_worked_off(spark, job, rest, direct=False)]
 
 
-def _direct(job: Job) -> bool:
+def _direct(spark: SparkSession, job: Job) -> bool:
     """Whether there is nothing that Spark SQL must do, if all records are plain, and lanes read by themselves."""
     if job.pipeline.source.carried:
         return False
     transform = job.pipeline.transform
     decodes_only = transform.decode and not (transform.where or transform.select or transform.python)
     takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
-    return transform.trivial or bool(decodes_only and takes_nulls and plain_records(job.pipeline))
+    return transform.trivial or bool(decodes_only and takes_nulls and plain_records(spark, job.pipeline))
 
 
 def _brought_down(spark: SparkSession, job: Job, wave: Wave, error: ErrorInfo) -> list[Outcome]:
@@ -106,16 +106,16 @@ def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
     :raises ConfigError: if it cannot be used
     """
     pipeline = job.pipeline
-    if _direct(job):
-        plain = plain_records(pipeline)
+    if _direct(spark, job):
+        plain = plain_records(spark, pipeline)
         return list(job.shape.columns if plain is None else plain.fields)
-    empty = spark.createDataFrame([], reader_schema(job))
+    empty = spark.createDataFrame([], reader_schema(spark, job))
     transform.check(empty, pipeline, job.shape)
     judged = transform.apply(empty, pipeline, job.shape).schema.fields
     control = {*c.CONTROL, c.VERDICT, c.ORIGINAL}
     if pipeline.transform.returns is not None:
         job.transform_function()
-        judged = parse_schema(pipeline.transform.returns, pipeline.name, "transform.returns").fields
+        judged = parse_schema(spark, pipeline.transform.returns, pipeline.name, "transform.returns").fields
     return [(found.name, found.dataType.simpleString()) for found in judged if found.name not in control]
 
 
@@ -124,9 +124,9 @@ def _frame(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> DataFr
     outcome = f"{c.OUTCOME} string"
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    schema = reader_schema(job)
+    schema = reader_schema(spark, job)
     arrow = to_arrow_schema(schema, timezone="UTC")
-    plain = plain_records(job.pipeline)
+    plain = plain_records(spark, job.pipeline)
     if direct:
         return lanes.mapInArrow(partial(copy_lane, job, wave, _delivered(arrow, plain), plain), outcome)
     read = jdbc.frame(spark, job, wave, schema) if job.pipeline.source.carried else None
@@ -136,19 +136,19 @@ def _frame(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> DataFr
     given = job.pipeline.transform.returns
     returns = None
     if given is not None:
-        returns = to_arrow_schema(parse_schema(given, job.context.pipeline, "transform.returns"), timezone="UTC")
+        returns = to_arrow_schema(parse_schema(spark, given, job.context.pipeline, "transform.returns"), timezone="UTC")
     return judged.mapInArrow(partial(deliver_lane, job, wave, returns), outcome)
 
 
-def reader_schema(job: Job) -> StructType:
+def reader_schema(spark: SparkSession, job: Job) -> StructType:
     """The control columns and the source's columns, as Spark types."""
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
 
-    control = control_schema(plain_records(job.pipeline))
+    control = control_schema(plain_records(spark, job.pipeline))
     fields = [StructField(item.name, from_arrow_type(item.type)) for item in control]
     ddl = ", ".join(f"{quote(name)} {kind}" for name, kind in job.shape.columns)
-    return StructType(fields + parse_schema(ddl, job.context.pipeline).fields)
+    return StructType(fields + parse_schema(spark, ddl, job.context.pipeline).fields)
 
 
 def _delivered(schema: pa.Schema, plain: Plain | None) -> pa.Schema:

@@ -47,7 +47,7 @@ def planned(source: JdbcSource, number: int | None = None, end: int | None = Non
 
 def frame_of(spark: SparkSession, job: Job, lanes: Sequence[Sequence[BatchTask]]) -> DataFrame:
     """The records of a wave, with their control columns."""
-    found = jdbc.frame(spark, job, Wave(1, lanes, 60.0), reader_schema(job))
+    found = jdbc.frame(spark, job, Wave(1, lanes, 60.0), reader_schema(spark, job))
     assert found is not None
     return found
 

@@ -79,11 +79,11 @@ class Transform:
 
     def plan(self, records: Sequence[Sequence[Any]]) -> DataFrame:
         """The transform over these rows, and a batch's marker behind them; nothing is evaluated yet."""
-        fields = parse_schema(self._ddl, "judged").fields
+        fields = parse_schema(self._spark, self._ddl, "judged").fields
         told: list[tuple[Any, ...]] = [()] * len(records)
         ddl = CONTROL
         if self._told:
-            plain = plain_records(self._pipeline)
+            plain = plain_records(self._spark, self._pipeline)
             assert plain is not None
             decoded = plain.decoded(pa.array([bytes(record[0]) for record in records], pa.binary()))
             told = [(found and tuple(found.values()),) for found in decoded.to_pylist()]
@@ -123,7 +123,7 @@ class Transform:
         if original is None:
             return None
         if isinstance(original, str):
-            fields = parse_schema(self._ddl, "judged").fields
+            fields = parse_schema(self._spark, self._ddl, "judged").fields
             shape = Shape(self._raw, [(field.name, field.dataType.simpleString()) for field in fields])
             (original,) = packing.unpacked(pa.array([original]), shape).to_pylist()
         return original if any(value not in (None, []) for value in original.values()) else None

@@ -133,7 +133,7 @@ def _written(kind: str, chance: Random) -> str:
 def test_what_arrow_makes_of_a_plain_record_is_what_spark_makes_of_it(spark: SparkSession) -> None:
     kinds = ["string", "boolean", "smallint", "int", "bigint", "float", "double", "date", "timestamp"]
     schema = ", ".join(f"{kind}_ {kind}" for kind in kinds)
-    plain = Plain.of(parse_schema(schema, "x").fields)
+    plain = Plain.of(parse_schema(spark, schema, "x").fields)
     assert plain is not None
     chance = Random(20261122)
     # One field that is not null, so that a record is plain or not for that one alone.

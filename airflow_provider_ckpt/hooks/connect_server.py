@@ -1,0 +1,95 @@
+"""A Spark Connect server: where it is, whether it answers, and what an error from it means."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+
+from airflow_provider_ckpt.core.errors import ConfigError, EngineError
+from airflow_provider_ckpt.ledger_location import airflow_connection
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+_PATIENCE = 30.0
+"""Seconds that a server may take to come back."""
+
+_PROBE_SECONDS = 3.0
+_PAUSE = 0.3
+_GONE = re.compile(
+    r"INVALID_HANDLE\.(?:SESSION_CLOSED|SESSION_CHANGED|SESSION_NOT_FOUND|OPERATION_NOT_FOUND|OPERATION_ABANDONED)"
+    r"|NO_ACTIVE_SESSION|RESPONSE_ALREADY_RECEIVED|Please create a new Spark Session to reconnect"
+)
+
+
+class ConnectHook(SparkConnectHook):
+    """The apache-spark provider's hook, which makes a URL of a connection of type ``spark_connect``."""
+
+    @classmethod
+    def get_connection(cls, conn_id: str) -> Any:
+        """The connection, looked up where all others are.
+
+        :raises ConfigError: if it is not defined or of another type
+        """
+        found = airflow_connection(conn_id)
+        if found.conn_type != cls.conn_type:
+            raise ConfigError(
+                f"run.engine: connect needs a connection of type {cls.conn_type}, and {conn_id!r} is of type "
+                f"{found.conn_type!r}.",
+                hint="To start Spark on a master write engine: submit.",
+            )
+        return found
+
+
+def server_url(connection: str) -> str:
+    """The URL of the server that a connection names; may hold a token.
+
+    :raises ConfigError: if the connection cannot be used
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    try:
+        url = ConnectHook(connection).get_connection_url()
+        DefaultChannelBuilder(url)
+    except (ValueError, AttributeError, PySparkException):  # their texts may repeat the URL
+        raise ConfigError(
+            f"connection {connection!r} names no Spark Connect server.",
+            hint="Give it a host, such as spark.example.org, and a port if it is not 15002; no path.",
+        ) from None
+    return url
+
+
+def await_server(builder: DefaultChannelBuilder, stopped: threading.Event) -> None:
+    """Wait until the server listens; Spark's own client would try for minutes.
+
+    :param stopped: ends the wait
+    :raises EngineError: if it does not
+    """
+    host, port = builder.url.hostname, builder.url.port or builder.default_port()
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            socket.create_connection((host, port), _PROBE_SECONDS).close()
+        except OSError as error:
+            if time.monotonic() > deadline or stopped.wait(_PAUSE):
+                raise EngineError(
+                    f"no Spark Connect server answers at {builder.endpoint}: {error}.",
+                    hint="Start it, or correct the connection that run.connection names.",
+                ) from error
+        else:
+            return
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether an error says that the server is lost, or has lost the session."""
+    from grpc import StatusCode  # type: ignore[import-untyped]
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+    unavailable = isinstance(error, SparkConnectGrpcException) and error.getGrpcStatusCode() is StatusCode.UNAVAILABLE
+    return unavailable or _GONE.search(str(error)) is not None

@@ -1,0 +1,39 @@
+"""This package's code as executors need it, in a zip that is the same wherever it is made."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from functools import cached_property
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_PARTS = ("config", "connectors", "core", "spark")
+"""What may run on executors; nothing else of the package may (see the layers in ``pyproject.toml``)."""
+
+
+class Parcel:
+    """The modules that lanes import.
+
+    :ivar digest: tells one state of the code from another
+    """
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all names and contents."""
+        digest = hashlib.sha256()
+        for name, content in self._modules:
+            digest.update(f"{name}\0{len(content)}\0".encode())
+            digest.update(content)
+        return digest.hexdigest()
+
+    def write(self, path: Path) -> None:
+        """Write the zip; its bytes say nothing of when or where."""
+        with zipfile.ZipFile(path, "w") as file:
+            for name, content in self._modules:
+                file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+
+    @cached_property
+    def _modules(self) -> list[tuple[str, bytes]]:
+        paths = [_PACKAGE / "__init__.py", *(path for part in _PARTS for path in (_PACKAGE / part).rglob("*.py"))]
+        return sorted((str(path.relative_to(_PACKAGE.parent)), path.read_bytes()) for path in paths)

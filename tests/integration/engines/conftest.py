@@ -1,0 +1,55 @@
+"""Each engine with a ledger and a database of the test's own; servers and clusters serve a whole module."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.integration.engines.ground import CONNECTION, Ground, Kind
+from tests.services.postgres import PostgresServer
+from tests.services.replication import make_ledger
+from tests.services.spark_cluster import SparkCluster
+from tests.services.spark_connect import SparkConnectServer
+
+
+@pytest.fixture(scope="module")
+def connect_server() -> Iterator[SparkConnectServer]:
+    """A Spark Connect server of two cores; a test that kills it starts it again."""
+    with SparkConnectServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SparkCluster]:
+    """A master and two workers."""
+    with SparkCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ground(
+    request: pytest.FixtureRequest, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Ground]:
+    """A ledger, a database, and the engine that the test's parameter names."""
+    kind = Kind(getattr(request, "param", Kind.CONNECT))
+    part: dict[str, Any] = {"engine": "submit"}
+    if kind is Kind.STANDALONE:
+        part["conf"] = {
+            "spark.master": request.getfixturevalue("cluster").master,
+            "spark.pyspark.python": sys.executable,
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.memory": "512m",
+            "spark.ui.enabled": "false",
+        }
+    if kind is Kind.CONNECT:
+        server = request.getfixturevalue("connect_server")
+        monkeypatch.setenv(f"AIRFLOW_CONN_{CONNECTION.upper()}", server.connection)
+        part = {"engine": "connect", "connection": CONNECTION}
+    ledger_dsn = postgres_server.new_database()
+    with ExitStack() as stack:
+        ledger = stack.enter_context(make_ledger(ledger_dsn))
+        yield Ground(kind, part, ledger, ledger_dsn, postgres_server.new_database())

@@ -1,0 +1,149 @@
+"""Runs of pipelines on one engine or another, in this process or in one that may be killed.
+
+As a script it is that process: it makes the run that a file describes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ckpt.config.load import build
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.hooks.engines import make_engine
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.replication.engine import Engine
+from airflow_provider_ckpt.replication.owner import of_this_process
+from airflow_provider_ckpt.replication.replicate import replicate
+from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.spark.function import pack
+from tests.services.postgres import sqlalchemy_url
+from tests.services.replication import connection_to, orders_pipeline
+from tests.services.tables import execute, make_source, scalar
+
+CONNECTION = "the_server"
+"""Id of the Airflow connection to a Spark Connect server."""
+
+
+class Kind(StrEnum):
+    """Where a run's lanes run."""
+
+    SUBMIT = "submit"
+    STANDALONE = "standalone"
+    CONNECT = "connect"
+
+
+@dataclass
+class Ground:
+    """An engine, a ledger and a database.
+
+    :param run_part: ``run`` of a declaration, which chooses the engine
+    :param ledger_dsn: where the ledger is
+    :param dsn: of the database that holds source and target
+    """
+
+    kind: Kind
+    run_part: Mapping[str, Any]
+    ledger: Ledger
+    ledger_dsn: str
+    dsn: str
+
+    def pipeline(self, document: Mapping[str, Any]) -> Pipeline:
+        """The declaration as a model, on this engine."""
+        return build({**document, "run": {**document.get("run", {}), **self.run_part}})
+
+    def run(
+        self,
+        document: Mapping[str, Any],
+        *,
+        engine: Engine | None = None,
+        function: Callable[..., Any] | None = None,
+        owner: str = "test",
+    ) -> RunSummary:
+        """One whole run.
+
+        :param engine: this pipeline's, which the test wants to hold
+        :param function: the transform's own
+        """
+        pipeline = self.pipeline(document)
+        packed = pack(function) if function else None
+        setup = Setup(pipeline, self.ledger, lambda name: connection_to(self.dsn, name), owner, function=packed)
+        return replicate(setup, engine or make_engine(pipeline))
+
+    @contextmanager
+    def running(self, document: Mapping[str, Any], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """The same run as a process of its own."""
+        file = folder / "run.json"
+        declared = {**document, "run": {**document.get("run", {}), **self.run_part}}
+        file.write_text(json.dumps({"document": declared, "ledger": sqlalchemy_url(self.ledger_dsn), "dsn": self.dsn}))
+        with (folder / "run.log").open("wb") as log:
+            process = subprocess.Popen([sys.executable, "-m", __name__, file], stdout=log, stderr=log)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def slow_orders(ground: Ground, rows: int, *, seconds: float = 0.1) -> dict[str, Any]:
+    """A pipeline whose target takes its time for every batch: it leaves out what was returned and divides by zero once.
+
+    :returns: its declaration, in batches of 100
+    """
+    slow = f"BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END"
+    make_source(ground.dsn, "orders", rows)
+    execute(
+        ground.dsn,
+        "CREATE TABLE target (id bigint, share bigint)",
+        f"CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ {slow} $$",
+        "CREATE TRIGGER slow AFTER INSERT ON target FOR EACH STATEMENT EXECUTE FUNCTION slow()",
+    )
+    return orders_pipeline() | {
+        "consumer": {"strategy": "round_robin", "lanes": 2},
+        "commit_strategy": {"commit_interval": 100},
+        "transform": {"where": "status <> 'returned'", "select": {"id": "id", "share": "1000 div (id - 8)"}},
+        "dead_letter_queue": {"include_stack_trace": True},
+    }
+
+
+def expected(ground: Ground) -> tuple[int, int]:
+    """How many rows of :func:`slow_orders` belong into the target, twice: all, and distinct ones."""
+    kept = scalar(ground.dsn, "SELECT count(*) FROM orders WHERE status <> 'returned' AND id <> 8")
+    return kept, kept
+
+
+def delivered(ground: Ground) -> tuple[int, int]:
+    """How many rows the target holds: all, and distinct ones."""
+    (found,) = execute(ground.dsn, "SELECT count(*), count(DISTINCT id) FROM target")
+    return found[0], found[1]
+
+
+def await_rows(ground: Ground, seconds: float = 120.0) -> None:
+    """Wait until something was delivered."""
+    deadline = time.monotonic() + seconds
+    while not scalar(ground.dsn, "SELECT count(*) FROM target"):
+        assert time.monotonic() < deadline, "nothing was delivered"
+        time.sleep(0.02)
+
+
+def main(file: str) -> int:
+    """Make the run that a file describes."""
+    told = json.loads(Path(file).read_text())
+    pipeline = build(told["document"])
+    with Ledger.open(told["ledger"]) as ledger:
+        setup = Setup(pipeline, ledger, lambda name: connection_to(told["dsn"], name), of_this_process())
+        replicate(setup, make_engine(pipeline))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

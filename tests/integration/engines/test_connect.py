@@ -1,0 +1,202 @@
+"""What only the ``connect`` engine has to do with: a server that others restart, and sessions that it closes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.connect.session import SparkSession
+
+import airflow_provider_ckpt.core
+from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.errors import ConfigError, EngineError
+from airflow_provider_ckpt.hooks import connect_server as addressed
+from airflow_provider_ckpt.hooks.connect_engine import ConnectEngine
+from tests.integration.engines.ground import CONNECTION, Ground, await_rows, delivered, expected, slow_orders
+from tests.services.replication import orders_pipeline
+from tests.services.spark_connect import SparkConnectServer
+from tests.services.tables import add_rows, execute, make_source, scalar
+
+
+class Telling(ConnectEngine):
+    """Tells which session it had."""
+
+    session = ""
+
+    def close(self) -> None:
+        """Leave the session."""
+        assert self._session is not None
+        self.session = self._session.session_id
+        super().close()
+
+
+@pytest.fixture
+def document(ground: Ground) -> dict[str, Any]:
+    """Orders, none yet, into a table of ids."""
+    make_source(ground.dsn, "orders", 0)
+    execute(ground.dsn, "CREATE TABLE target (id bigint)")
+    return orders_pipeline() | {"transform": {"select": {"id": "id"}}}
+
+
+def deliver(ground: Ground, document: Mapping[str, Any]) -> str:
+    """Deliver a hundred new orders.
+
+    :returns: the session's id
+    """
+    start = scalar(ground.dsn, "SELECT coalesce(max(id), 0) + 1 FROM orders")
+    add_rows(ground.dsn, "orders", start, start + 100)
+    engine = Telling(ground.pipeline(document))
+    assert ground.run(document, engine=engine).records == Counts(100, 100, 0, 0)
+    return engine.session
+
+
+def test_the_runs_of_a_pipeline_share_a_session_and_no_one_else_has_it(
+    ground: Ground, document: dict[str, Any]
+) -> None:
+    first, second = deliver(ground, document), deliver(ground, document)
+    other = deliver(ground, document | {"run": {"conf": {"spark.sql.session.localRelationCacheThreshold": "1000"}}})
+
+    assert first == second
+    assert first != other
+
+
+def test_a_session_that_the_server_closed_is_replaced(
+    ground: Ground, document: dict[str, Any], connect_server: SparkConnectServer
+) -> None:
+    closed = deliver(ground, document)
+    SparkSession(f"sc://127.0.0.1:{connect_server.port}/;session_id={closed}").stop()
+
+    replaced = deliver(ground, document)
+
+    assert replaced != closed
+    assert deliver(ground, document) == replaced
+
+
+def test_a_server_that_was_restarted_gets_the_code_and_the_properties_again(
+    ground: Ground, document: dict[str, Any], connect_server: SparkConnectServer
+) -> None:
+    session = deliver(ground, document)
+    connect_server.kill()
+    connect_server.start()
+
+    assert deliver(ground, document) == session
+
+
+def test_lanes_run_the_code_of_the_worker_and_not_of_the_server(ground: Ground) -> None:
+    make_source(ground.dsn, "orders", 1)
+    execute(ground.dsn, "CREATE TABLE target (path text)")
+
+    def where(rows: pa.Table) -> pa.Table:
+        return pa.table({"path": [airflow_provider_ckpt.core.__file__] * rows.num_rows})
+
+    ground.run(
+        orders_pipeline() | {"transform": {"select": {"id": "id"}, "python": "task", "returns": "path string"}},
+        function=where,
+    )
+
+    assert "airflow_provider_ckpt.zip" in scalar(ground.dsn, "SELECT path FROM target")
+
+
+def test_no_password_is_in_what_the_server_writes(
+    ground: Ground, document: dict[str, Any], connect_server: SparkConnectServer
+) -> None:
+    deliver(ground, document)
+
+    assert connect_server.log
+    assert "ckpt-test" not in connect_server.log
+
+
+def test_a_server_that_is_not_there_is_told_by_its_address(
+    ground: Ground, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_rows(ground.dsn, "orders", 1, 101)
+    monkeypatch.setattr(addressed, "_PATIENCE", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    nowhere = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": port, "password": "hush"}
+    monkeypatch.setenv(f"AIRFLOW_CONN_{CONNECTION.upper()}", json.dumps(nowhere))
+
+    with pytest.raises(EngineError, match=rf"no Spark Connect server answers at 127\.0\.0\.1:{port}: .*run.connection"):
+        ground.run(document)
+
+
+def test_a_server_that_stays_away_ends_the_run_and_the_next_one_completes_it(
+    ground: Ground, connect_server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addressed, "_PATIENCE", 1.0)
+    document = slow_orders(ground, 4_000)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ground.run, document)
+        await_rows(ground)
+        connect_server.kill()
+        with pytest.raises(EngineError, match="no Spark Connect server answers"):
+            running.result(60)
+    connect_server.start()
+    ground.run(document)
+
+    assert delivered(ground) == expected(ground)
+
+
+@pytest.mark.parametrize(
+    ("connection", "said"),
+    [
+        (
+            {"conn_type": "spark", "host": "local[2]"},
+            r"needs a connection of type spark_connect, and .* of type 'spark'",
+        ),
+        ({"conn_type": "spark_connect", "host": "sc://here/there"}, "names no Spark Connect server"),
+        ({"conn_type": "spark_connect"}, "names no Spark Connect server"),
+    ],
+)
+def test_a_connection_that_leads_to_no_server_is_refused(
+    ground: Ground, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connection: dict[str, str], said: str
+) -> None:
+    add_rows(ground.dsn, "orders", 1, 101)
+    monkeypatch.setenv(f"AIRFLOW_CONN_{CONNECTION.upper()}", json.dumps(connection))
+
+    with pytest.raises(ConfigError, match=said):
+        ground.run(document)
+
+
+def test_a_property_that_no_session_can_have_is_refused(ground: Ground, document: dict[str, Any]) -> None:
+    add_rows(ground.dsn, "orders", 1, 101)
+
+    with pytest.raises(ConfigError, match=r"run\.conf: spark\.executor\.memory cannot be set: .*CANNOT_MODIFY_CONFIG"):
+        ground.run(document | {"run": {"conf": {"spark.executor.memory": "2g"}}})
+
+
+def test_an_engine_that_begins_cancels_what_an_earlier_one_left_running(ground: Ground, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    make_source(ground.dsn, "orders", 10)
+    execute(ground.dsn, "CREATE TABLE target (id bigint)")
+
+    def hang(rows: pa.Table) -> pa.Table:
+        if not begun.exists():
+            begun.touch()
+            time.sleep(300)
+        return rows
+
+    document = orders_pipeline() | {"transform": {"select": {"id": "id"}, "python": "task", "returns": "id bigint"}}
+    earlier, later = (ConnectEngine(ground.pipeline(document)) for _ in range(2))
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ground.run, document, engine=earlier, function=hang)
+        deadline = time.monotonic() + 60
+        while not begun.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert earlier._job is not None
+        later.start(earlier._job)
+        later.ready(lambda: None)
+        summary = running.result(30)  # it is told that its wave was lost, and sends another
+    later.close()
+
+    assert (summary.records, summary.errors) == (Counts(10, 10, 0, 0), {"Processing": 1})

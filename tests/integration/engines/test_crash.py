@@ -1,0 +1,98 @@
+"""Spark, the run or both end in the middle of a wave: afterwards each record is in the target once, on every engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ckpt.core.errors import EngineError
+from airflow_provider_ckpt.hooks.engines import make_engine
+from tests.integration.engines.ground import Ground, Kind, await_rows, delivered, expected, slow_orders
+from tests.services.processes import below, kill
+from tests.services.spark_connect import SparkConnectServer
+
+ROWS = 4_000
+pytestmark = pytest.mark.parametrize("ground", [Kind.SUBMIT, Kind.CONNECT], indirect=True)
+
+
+def kill_spark(ground: Ground, server: SparkConnectServer) -> None:
+    """End the Java process that runs the lanes, and its Python workers; a server is started again."""
+    if ground.kind is Kind.CONNECT:
+        server.kill()
+        server.start()
+    else:
+        ours = [process for process in below(os.getpid()) if any("ckpt-run-" in part for part in process.command)]
+        assert kill(ours)
+
+
+def begun(ground: Ground, document: Mapping[str, Any]) -> int:
+    """Wait until some is delivered and most is not."""
+    await_rows(ground)
+    count = delivered(ground)[0]
+    assert 0 < count < expected(ground)[0] // 2
+    return count
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_most_once"])
+def test_spark_is_killed_and_the_run_goes_on_with_another(
+    ground: Ground, connect_server: SparkConnectServer, delivery: str
+) -> None:
+    document = slow_orders(ground, ROWS) | {"delivery": delivery}
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ground.run, document)
+        begun(ground, document)
+        kill_spark(ground, connect_server)
+        summary = running.result(240)
+
+    total, distinct = delivered(ground)
+    assert total == distinct
+    assert summary.records.read == ROWS or delivery == "at_most_once"
+    assert total == expected(ground)[0] or delivery == "at_most_once"
+    assert total >= expected(ground)[0] - 200  # at most once: what two lanes had in hand
+    assert (summary.route[-1], summary.errors["Processing"]) == ("done", 1)
+    assert ground.ledger.audit("orders")["ok"]
+
+
+def test_the_run_is_killed_and_the_next_one_completes_it(ground: Ground, tmp_path: Path) -> None:
+    document = slow_orders(ground, ROWS)
+
+    with ground.running(document, tmp_path) as process:
+        begun(ground, document)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    summary = ground.run(document)
+
+    assert delivered(ground) == expected(ground)
+    assert summary.route[-1] == "done"
+    assert ground.ledger.audit("orders")["ok"]
+
+
+def test_an_engine_that_is_killed_stops_its_lanes_and_the_next_run_completes_it(ground: Ground) -> None:
+    document = slow_orders(ground, ROWS)
+    engine = make_engine(ground.pipeline(document))
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ground.run, document, engine=engine)
+        begun(ground, document)
+        started = time.monotonic()
+        engine.kill()
+        took = time.monotonic() - started
+        with pytest.raises(EngineError, match="Spark was stopped"):
+            running.result(30)
+    time.sleep(2.5)  # in which a Python worker ends that its task has given up
+    stopped = delivered(ground)[0]
+    time.sleep(1.5)
+
+    assert took < 2.5
+    assert delivered(ground)[0] == stopped < expected(ground)[0]
+    assert ground.run(document).route[-1] == "done"
+    assert delivered(ground) == expected(ground)
+    assert ground.ledger.audit("orders")["ok"]
