@@ -15,8 +15,12 @@ if sys.path and Path(sys.path[0]).name == "spark":
     del sys.path[0]
 
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.spark import daemon
 from airflow_provider_ckpt.spark.exchange import DriverSide
 from airflow_provider_ckpt.spark.lifeline import die_with_parent
+from airflow_provider_ckpt.spark.warming import prefer_installed_pyspark, preload_meanwhile, start_worker_meanwhile
+
+_NEEDED_NEXT = ("pandas", "pyarrow", "pyspark.sql.pandas.types", "airflow_provider_ckpt.config.pipeline")
 
 
 def main(directory: str) -> int:
@@ -28,12 +32,16 @@ def main(directory: str) -> int:
     die_with_parent()
     side = DriverSide(directory)
     job = side.job()
+    prefer_installed_pyspark()
     from pyspark.sql import SparkSession
 
     from airflow_provider_ckpt.spark.sql import first_line
     from airflow_provider_ckpt.spark.wave import check_transform, run_wave
 
+    preload_meanwhile(_NEEDED_NEXT)
     spark = SparkSession.builder.appName(f"ckpt {job.context.pipeline}").getOrCreate()
+    if spark.conf.get("spark.python.daemon.module", None) == daemon.__name__:
+        start_worker_meanwhile(spark)
     try:
         columns = check_transform(spark, job)
     except CkptError as error:
