@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 CLASS_PATH = "spark.driver.extraClassPath"
 """The property that adds to the class path of Spark's JVM."""
 
+_CLASS_PATH_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 _TRAINING = "airflow_provider_ckpt.hooks.training"
 _KEPT = 4
 """Archives that stay when another is made, the newest ones; each has some 150 MB."""
@@ -57,13 +58,13 @@ class Archive:
         java, spark = _java(environment), environment.get("SPARK_HOME")
         if java is None or not spark:
             return None
-        names = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
-        named = os.pathsep.join([extra_class_path, *(environment.get(name, "") for name in names)])
-        folders = [environment.get("SPARK_CONF_DIR") or f"{spark}/conf", *filter(None, named.split(os.pathsep))]
-        if any(_holds_something(Path(folder)) for folder in folders):
+        named = [extra_class_path, *(environment.get(name, "") for name in _CLASS_PATH_VARIABLES)]
+        entries = [entry for text in named for entry in text.split(os.pathsep) if entry]
+        entries = [environment.get("SPARK_CONF_DIR") or f"{spark}/conf", *entries, f"{spark}/jars/*"]
+        if any(_holds_something(Path(entry)) for entry in entries):
             return None
-        files = [java / "release", *_jvm(java), *sorted(Path(spark, "jars").glob("*.jar"))]
-        told = [*folders, *(f"{file} {_version(file)}" for file in files)]
+        files = [*_jvm(java), *(file for entry in entries for file in _files_of(entry))]
+        told = [str(java), *entries, *(f"{file} {_version(file)}" for file in files)]
         return cls(directory, hashlib.sha256("\n".join(told).encode()).hexdigest()[:_DIGITS])
 
     def find(self) -> Path | None:
@@ -85,27 +86,21 @@ class Archive:
         """
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self._tried_lately() or not self._trusted():
+            if self._tried_lately():
                 return
+            if not self._trusted():
+                raise PermissionError(f"others may write to {self.directory}")
+            training = [sys.executable, "-m", _TRAINING, "--class-path", extra_class_path]
             with self._log.open("ab") as output:
                 subprocess.run(  # noqa: S603  # our own module, by our own interpreter
-                    [
-                        "/bin/sh",
-                        "-c",
-                        '"$@" &',
-                        "sh",
-                        sys.executable,
-                        "-m",
-                        _TRAINING,
-                        "--class-path",
-                        extra_class_path,
-                    ],
+                    ["/bin/sh", "-c", '"$@" &', "sh", *training],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
                     check=True,
                 )
+            log.info("An archive of Spark's classes is made in the background, so that later runs start sooner")
         except (OSError, subprocess.SubprocessError) as error:
             log.warning("Spark goes on without a head start: no archive of its classes can be made: %s", error)
 
@@ -120,14 +115,21 @@ class Archive:
                 yield False
                 return
             os.utime(self._log)
+            for left in self.directory.glob(f"{self.key}.*.tmp"):
+                left.unlink()
             yield True
 
-    def keep(self, made: Path) -> Path:
-        """Give an archive that is complete its name, by which it is known to be whole, and remove old ones.
+    @property
+    def unfinished(self) -> Path:
+        """Where this process has the archive written."""
+        return self.directory / f"{self.key}.{os.getpid()}.tmp"
 
-        :param made: the file, in this directory
+    def keep(self) -> Path:
+        """Give the archive, now complete, its name, by which it is known to be whole, and remove old ones.
+
         :returns: its path from now on
         """
+        made = self.unfinished
         with made.open("rb") as file:
             os.fsync(file.fileno())
         path = self.directory / f"{self.key}-{_digest(made)}.jsa"
@@ -158,10 +160,7 @@ class Archive:
             found = self.directory.stat()
         except OSError:
             return False
-        if found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return True
-        log.warning("Spark goes on without a head start: others may write to %s", self.directory)
-        return False
+        return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _java(environment: Mapping[str, str]) -> Path | None:
@@ -179,6 +178,12 @@ def _jvm(java: Path) -> list[Path]:
 
 def _holds_something(folder: Path) -> bool:
     return folder.is_dir() and any(folder.iterdir())
+
+
+def _files_of(entry: str) -> list[Path]:
+    """The jars that an entry of a class path stands for."""
+    path = Path(entry)
+    return sorted(path.parent.glob("*.jar")) if path.name == "*" else [path] if path.is_file() else []
 
 
 def _version(file: Path) -> str:

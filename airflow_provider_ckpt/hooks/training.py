@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.hooks.archive import CLASS_PATH, Archive
-from airflow_provider_ckpt.hooks.head_start import directory
+from airflow_provider_ckpt.hooks.archive import CLASS_PATH
+from airflow_provider_ckpt.hooks.head_start import archive
 from airflow_provider_ckpt.hooks.launcher import environment
 from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
 from airflow_provider_ckpt.ledger import migrate
@@ -37,24 +37,27 @@ def make(class_path: str = "") -> Path | None:
     :raises CkptError: if Spark does not start
     :raises RuntimeError: if Java wrote no archive
     """
-    found = Archive.of(directory(), {**os.environ, **environment()}, class_path)
+    found = archive({**os.environ, **environment()}, class_path)
     if found is None:
         return None
     with found.alone() as alone, tempfile.TemporaryDirectory(prefix="ckpt-training-") as home:
         if not alone or (there := found.find()) is not None:
             return there if alone else None
-        made = found.directory / f"{found.key}.{os.getpid()}.tmp"
         try:
-            return found.keep(_train(Path(home), made, class_path))
+            _train(Path(home), found.unfinished, class_path)
+            return found.keep()
         finally:
-            made.unlink(missing_ok=True)
+            found.unfinished.unlink(missing_ok=True)
 
 
-def _train(home: Path, archive: Path, class_path: str) -> Path:
-    """Run a small pipeline, with all that Spark SQL has to do in one."""
+def _train(home: Path, made: Path, class_path: str) -> None:
+    """Run a small pipeline, with all that Spark SQL has to do in one.
+
+    :param made: where the JVM writes the archive
+    """
     os.environ["AIRFLOW__CKPT__SPARK_HEAD_START"] = "False"
     os.environ["SPARK_SUBMIT_OPTS"] = (
-        f'"-XX:ArchiveClassesAtExit={archive}" -Xlog:cds=error {os.environ.get("SPARK_SUBMIT_OPTS", "")}'
+        f'"-XX:ArchiveClassesAtExit={made}" -Xlog:cds=error {os.environ.get("SPARK_SUBMIT_OPTS", "")}'
     )
     (home / "in").mkdir()
     (home / "in" / "records.jsonl").write_text("".join(f"{json.dumps(_record(n))}\n" for n in range(_RECORDS)))
@@ -82,9 +85,8 @@ def _train(home: Path, archive: Path, class_path: str) -> Path:
     engine = SubmitEngine(pipeline, stop_seconds=_SECONDS)
     with Ledger.open(url) as ledger:
         replicate(Setup(pipeline, ledger, _no_connection, f"training:{os.getpid()}"), engine)
-    if engine.error is not None or not archive.exists():
+    if engine.error is not None or not made.exists():
         raise RuntimeError("Java wrote no archive") from engine.error
-    return archive
 
 
 def _record(number: int) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     os.nice(19)
     made = make(options.class_path)
-    print(made or "no archive: this Java, or its class path, allows none, or somebody is making it")  # noqa: T201  # a command's result
+    print(made or "none: Java or its class path allow no archive, or somebody is making it")  # noqa: T201  # the result
     return 0
 
 

@@ -20,7 +20,7 @@ from airflow_provider_ckpt.spark.exchange import DriverSide
 from airflow_provider_ckpt.spark.lifeline import die_with_parent
 from airflow_provider_ckpt.spark.warming import prefer_installed_pyspark, preload_meanwhile, start_worker_meanwhile
 
-_NEEDED_NEXT = ("pandas", "pyarrow", "pyspark.sql.pandas.types", "airflow_provider_ckpt.config.pipeline")
+_NEEDED_NEXT = ("pandas", "pyarrow", "airflow_provider_ckpt.config.pipeline")
 
 
 def main(directory: str) -> int:
@@ -40,7 +40,7 @@ def main(directory: str) -> int:
 
     preload_meanwhile(_NEEDED_NEXT)
     spark = SparkSession.builder.appName(f"ckpt {job.context.pipeline}").getOrCreate()
-    if spark.conf.get("spark.python.daemon.module", None) == daemon.__name__:
+    if spark.conf.get(daemon.PROPERTY, None) == daemon.__name__:
         start_worker_meanwhile(spark)
     try:
         columns = check_transform(spark, job)

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-MODULES = "CKPT_PRELOADED_MODULES"
-"""The environment variable by which :mod:`~airflow_provider_ckpt.spark.daemon` is told of the run's connectors."""
-
 
 def prefer_installed_pyspark() -> None:
     """Import PySpark from where it is installed, compiled, and not from the same in zips, which Spark puts first."""
