@@ -33,12 +33,12 @@ def main(directory: str) -> int:
     side = DriverSide(directory)
     job = side.job()
     prefer_installed_pyspark()
+    preload_meanwhile(_NEEDED_NEXT)
     from pyspark.sql import SparkSession
 
     from airflow_provider_ckpt.spark.sql import first_line
     from airflow_provider_ckpt.spark.wave import check_transform, run_wave
 
-    preload_meanwhile(_NEEDED_NEXT)
     spark = SparkSession.builder.appName(f"ckpt {job.context.pipeline}").getOrCreate()
     if spark.conf.get(daemon.PROPERTY, None) == daemon.__name__:
         start_worker_meanwhile(spark)
