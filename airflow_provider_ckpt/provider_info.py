@@ -52,6 +52,27 @@ _CONFIG = {
                 "example": "postgresql+psycopg2://ckpt:secret@db.example.com/ckpt",
                 "default": None,
             },
+            "spark_head_start": {
+                "description": (
+                    "Whether the submit engine lets its Spark start sooner: by an archive of the classes that the JVM "
+                    "loads, made in the background after a first run, and on a local master by a Python daemon that "
+                    "imports what lanes need before it forks them."
+                ),
+                "version_added": "0.1.0",
+                "type": "boolean",
+                "example": None,
+                "default": "True",
+            },
+            "spark_head_start_directory": {
+                "description": (
+                    "Where those archives are kept, some 150 MB for each Java and Spark; a directory that nobody but "
+                    "its owner may write to. By default airflow-provider-ckpt/spark in the user's cache."
+                ),
+                "version_added": "0.1.0",
+                "type": "string",
+                "example": "/var/cache/airflow/spark",
+                "default": None,
+            },
         },
     },
 }

@@ -58,12 +58,32 @@ _COMMITTERS = {
 }
 
 
+_DRIVERS = {
+    "delta": ("deltalake", "pyarrow.parquet"),
+    "files": ("numpy",),
+    "iceberg": ("pyiceberg.table", "pyarrow.parquet"),
+    "kafka": ("confluent_kafka.admin",),
+    "postgres": ("adbc_driver_postgresql.dbapi", "psycopg2.extras"),
+}
+_PACKAGE = "airflow_provider_ckpt.connectors"
 _PARQUET_SOURCE = ("files.parquet_source", "ParquetSource")
 _PARQUET_READER = ("files.parquet_reader", "ParquetReader")
 
 
 def _load(module: str, name: str) -> Any:
-    return getattr(import_module(f"airflow_provider_ckpt.connectors.{module}"), name)
+    return getattr(import_module(f"{_PACKAGE}.{module}"), name)
+
+
+def lane_modules(pipeline: Pipeline) -> list[str]:
+    """The modules that a lane of the pipeline is going to import, and the drivers that those import late."""
+    reader = _PARQUET_READER if pipeline.source.columnar else _READERS[pipeline.source.type]
+    entries = [reader, _WRITERS[pipeline.sink.type]]
+    kinds: set[str] = {pipeline.source.type, pipeline.sink.type}
+    if pipeline.dead_letter_queue.elsewhere:
+        entries.append(_BOXES[pipeline.dead_letter_queue.sink])
+        kinds.add(pipeline.dead_letter_queue.sink.value)
+    drivers = [driver for kind in sorted(kinds) for driver in _DRIVERS.get(kind, ())]
+    return [*(f"{_PACKAGE}.{module}" for module, _ in entries), *drivers]
 
 
 def open_source(pipeline: Pipeline, connection: Connection | None) -> Source:

@@ -11,12 +11,15 @@ import shutil
 import sys
 from collections import deque
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.hooks import head_start
+from airflow_provider_ckpt.hooks.head_start import HeadStart
 from airflow_provider_ckpt.ledger_location import airflow_connection
 from airflow_provider_ckpt.spark.lifeline import tied
 
@@ -78,12 +81,16 @@ class Launcher(SparkSubmitHook):
                 hint=f"Set deploy-mode to client in Spark connection {pipeline.run.connection}.",
             )
         local = self._connection["master"].startswith("local")
-        self._env = _environment()
+        self._env = environment(self._connection["spark_binary"])
         if local:
             self._env |= _local_environment(directory, pipeline.run.conf)
+        self._head_start = None
+        if head_start.enabled():
+            self._head_start = HeadStart(pipeline, {**os.environ, **self._env}, local=local)
         if not local:
             self._py_files = shutil.make_archive(str(directory / _PACKAGE.name), "zip", _PACKAGE.parent, _PACKAGE.name)
-        _write_properties(self._properties, {**_CONF, **(_LOCAL_CONF if local else {}), **pipeline.properties})
+        conf = _CONF | (_LOCAL_CONF if local else {}) | (self._head_start.properties if self._head_start else {})
+        _write_properties(self._properties, conf | pipeline.properties)
         self._last_submit_log_lines = deque(maxlen=_REMEMBERED_LINES)  # the hook's 20 may all be a stack trace's frames
 
     def launch(self) -> None:
@@ -91,7 +98,11 @@ class Launcher(SparkSubmitHook):
 
         :raises AirflowException: if it ends with another status than 0
         """
+        if self._head_start:
+            self._env = {**(self._env or {}), **self._head_start.environment}
         self.submit(str(_PACKAGE / "spark" / "driver.py"))
+        if self._head_start:
+            self._head_start.for_the_next()
 
     def forget_properties(self) -> None:
         """Remove the properties, once Spark has read them."""
@@ -131,13 +142,23 @@ class Launcher(SparkSubmitHook):
         return {**_LOCAL, "master": self._run.conf.get("spark.master", _LOCAL["master"])}
 
 
-def _environment() -> dict[str, str]:
-    """The worker's interpreter drives, and ``spark-submit`` is found beside it."""
-    binaries = str(Path(sys.executable).parent)
-    return {
+def environment(binary: str = "spark-submit") -> dict[str, str]:
+    """The worker's interpreter drives, and ``spark-submit`` is found beside it, as are its Spark's jars.
+
+    :param binary: the program
+    """
+    binaries = Path(sys.executable).parent
+    found = {
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PATH": binaries + os.pathsep + os.environ.get("PATH", ""),
+        "PATH": str(binaries) + os.pathsep + os.environ.get("PATH", ""),
     }
+    pyspark = find_spec("pyspark")
+    if "SPARK_HOME" in os.environ or pyspark is None or not pyspark.origin:
+        return found
+    home = Path(pyspark.origin).parent
+    if (binaries / binary).exists() and (home / "jars").is_dir():
+        found["SPARK_HOME"] = str(home)  # or a Python is started that finds it
+    return found
 
 
 def _local_environment(directory: Path, conf: Mapping[str, str]) -> dict[str, str]:

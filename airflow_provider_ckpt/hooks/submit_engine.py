@@ -45,15 +45,18 @@ class SubmitEngine:
 
     :param pipeline: its ``run`` part says which Spark connection and properties to use; without a connection the master
         is ``local[*]``
+    :param stop_seconds: how long Spark may take to end in good order
+    :ivar error: what ``spark-submit`` ended with, None while it runs or if it ended in good order
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, *, stop_seconds: float = _STOP_SECONDS) -> None:
         self._pipeline = pipeline
+        self._stop_seconds = stop_seconds
         self._directory: RunDirectory | None = None
         self._side: ControlSide | None = None
         self._launcher: Launcher | None = None
         self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self._ready: Ready | None = None
         self._killed = False
         self.started = False
@@ -107,7 +110,7 @@ class SubmitEngine:
         if self._killed:
             return False
         self._clean()
-        self._side = self._launcher = self._thread = self._error = self._ready = None
+        self._side = self._launcher = self._thread = self.error = self._ready = None
         self.started = False
         return True
 
@@ -125,7 +128,7 @@ class SubmitEngine:
         """Ask the driver to end, and make it end if it does not."""
         if self._directory is not None and self._side is not None and self._thread is not None:
             self._side.stop()
-            self._thread.join(_STOP_SECONDS)
+            self._thread.join(self._stop_seconds)
         self.kill()
 
     def _launch(self) -> None:
@@ -134,7 +137,7 @@ class SubmitEngine:
         try:
             self._launcher.launch()
         except BaseException as error:  # noqa: BLE001  # the thread's boundary: told to whoever waits
-            self._error = error
+            self.error = error
         finally:
             self._side.withdraw()
 
@@ -164,7 +167,7 @@ class SubmitEngine:
 
     def _ended(self) -> EngineError:
         assert self._launcher is not None
-        why = ending.why(self._launcher.status, self._launcher.last_lines, self._error)
+        why = ending.why(self._launcher.status, self._launcher.last_lines, self.error)
         return EngineError(f"Spark ended unexpectedly: {why}.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
     def _clean(self) -> None:

@@ -15,8 +15,12 @@ if sys.path and Path(sys.path[0]).name == "spark":
     del sys.path[0]
 
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.spark import daemon
 from airflow_provider_ckpt.spark.exchange import DriverSide
 from airflow_provider_ckpt.spark.lifeline import die_with_parent
+from airflow_provider_ckpt.spark.warming import prefer_installed_pyspark, preload_meanwhile, start_worker_meanwhile
+
+_NEEDED_NEXT = ("pandas", "pyarrow", "airflow_provider_ckpt.config.pipeline")
 
 
 def main(directory: str) -> int:
@@ -28,6 +32,8 @@ def main(directory: str) -> int:
     die_with_parent()
     side = DriverSide(directory)
     job = side.job()
+    prefer_installed_pyspark()
+    preload_meanwhile(_NEEDED_NEXT)
     from pyspark.sql import SparkSession
 
     from airflow_provider_ckpt.spark.sql import first_line, hush
@@ -35,6 +41,8 @@ def main(directory: str) -> int:
 
     hush()
     spark = SparkSession.builder.appName(f"ckpt {job.context.pipeline}").getOrCreate()
+    if spark.conf.get(daemon.PROPERTY, None) == daemon.__name__:
+        start_worker_meanwhile(spark)
     try:
         columns = check_transform(spark, job)
     except CkptError as error:

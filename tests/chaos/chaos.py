@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(filename=folder / "runs.log", level=logging.INFO, format="%(asctime)s %(message)s")
     with Ground(folder / "data") as ground:
         with _errors_to(folder / "spark.log"):
-            spark = local_session({"spark.python.daemon.module": PRELOADED})
+            spark = local_session(PRELOADED)
         with progress(plan.points) as tell:
             summary = Campaign(ground, spark, folder, plan, tell=tell).run()
         spark.stop()

@@ -19,6 +19,8 @@ TOKEN = "CKPT_TEST_TOKEN"
 """The environment variable that marks a command and all it starts."""
 
 _PROC = Path("/proc")
+_TRAINING = "airflow_provider_ckpt.hooks.training"
+"""What a run leaves to be done in the background, and is no part of it."""
 
 
 class Role(StrEnum):
@@ -47,7 +49,7 @@ def new_token() -> str:
 
 
 def marked(token: str) -> list[Process]:
-    """Every living process that carries the token, with its role."""
+    """Every living process that carries the token, with its role; what trains a later run's Spark is left out."""
     wanted = f"{TOKEN}={token}".encode()
     found = {}
     for entry in _PROC.iterdir():
@@ -55,6 +57,8 @@ def marked(token: str) -> list[Process]:
             process = _look(entry, wanted)
             if process is not None:
                 found[process.pid] = process
+    for pid in _family(found, {pid for pid, process in found.items() if _TRAINING in process.command}):
+        del found[pid]
     return [Process(item.pid, item.parent, item.command, _role(item, found)) for item in found.values()]
 
 
@@ -67,9 +71,7 @@ def titled(text: str) -> Process | None:
 def below(pid: int) -> list[Process]:
     """Every living process that descends from one, with its role; that one excluded."""
     found = _all()
-    family = {pid}
-    while more := {item.pid for item in found.values() if item.parent in family} - family:
-        family |= more
+    family = _family(found, {pid})
     return [Process(i.pid, i.parent, i.command, _role(i, found)) for i in found.values() if i.pid in family - {pid}]
 
 
@@ -97,6 +99,13 @@ def gone(token: str, seconds: float) -> list[Process]:
             return left
         time.sleep(0.05)
     return []
+
+
+def _family(processes: dict[int, Process], family: set[int]) -> set[int]:
+    """Some processes and all that descend from them."""
+    while more := {item.pid for item in processes.values() if item.parent in family} - family:
+        family |= more
+    return family
 
 
 def _all() -> dict[int, Process]:

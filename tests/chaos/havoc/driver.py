@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.spark import daemon
 from airflow_provider_ckpt.spark.lifeline import tied
 from tests.chaos.havoc.errand import Errand
 from tests.services.processes import TOKEN, Process, Role, gone, kill, marked, new_token
 
-PRELOADED = "tests.chaos.havoc.daemon"
-"""For ``spark.python.daemon.module``; the working directory has to be the repository's root."""
+PRELOADED = daemon.properties(("adbc_driver_postgresql.dbapi", "confluent_kafka.admin", "deltalake", "pyarrow.parquet"))
+"""Spark's properties by which a killed worker soon has a successor."""
 
 _ROOT = Path(__file__).parents[3]
 _BOOT = 120.0
@@ -128,7 +129,7 @@ def main() -> None:
     from airflow_provider_ckpt.replication.owner import of_this_process
     from tests.services.spark import local_session
 
-    spark = local_session({"spark.driver.memory": "512m", "spark.python.daemon.module": PRELOADED})
+    spark = local_session({"spark.driver.memory": "512m", **PRELOADED})
     _say({"ready": time.time()})
     for line in sys.stdin:
         try:

@@ -1,0 +1,55 @@
+"""What a cold Spark waits for, begun sooner: modules imported, and not in every worker; a first worker started.
+
+Nothing here is needed: what fails is left to whoever needs it, who then says why.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib import import_module
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+def prefer_installed_pyspark() -> None:
+    """Import PySpark from where it is installed, compiled, and not from the same in zips, which Spark puts first."""
+    zips = [entry for entry in sys.path if entry.endswith(".zip")]
+    rest = [entry for entry in sys.path if entry not in zips]
+    pyspark, py4j = (PathFinder.find_spec(name, rest) for name in ("pyspark", "py4j"))
+    if pyspark is not None and pyspark.origin and py4j is not None:
+        lib = Path(pyspark.origin).parent / "python" / "lib"
+        sys.path[:] = [entry for entry in sys.path if entry not in zips or Path(entry).parent != lib]
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import modules; one that cannot be imported is passed over."""
+    for name in names:
+        with suppress(Exception):
+            import_module(name)
+
+
+def preload_meanwhile(names: Iterable[str]) -> None:
+    """The same in a thread, while the caller waits for the JVM."""
+    threading.Thread(target=preload, args=(names,), name="ckpt-preload", daemon=True).start()
+
+
+def start_worker_meanwhile(spark: SparkSession) -> None:
+    """Have Spark start the Python daemon and a first worker, in a thread, while the caller has a wave prepared."""
+    threading.Thread(target=_start_worker, args=(spark,), name="ckpt-warm-up", daemon=True).start()
+
+
+def _start_worker(spark: SparkSession) -> None:
+    with suppress(Exception):
+        spark.range(0, 1, 1, 1).mapInArrow(_unchanged, "id bigint").collect()
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches

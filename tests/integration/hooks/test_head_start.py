@@ -1,0 +1,240 @@
+"""The head start on a real Java and Spark: made after a first run, used by the next, and missed by none."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ckpt.config.load import build
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+from airflow_provider_ckpt.ledger import migrate
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.replication.replicate import replicate
+from airflow_provider_ckpt.replication.setup import Setup
+from tests.services import processes
+
+_TRAINING = "airflow_provider_ckpt.hooks.training"
+_MINUTES = 300.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the processes of a run were, while it ran.
+
+    :param archived: whether its JVM had an archive of the directory mapped
+    :param daemon: the module that forked its Python workers
+    """
+
+    archived: bool
+    daemon: str
+
+
+@dataclass
+class Runs:
+    """Runs of a small pipeline, each on a cold Spark of its own.
+
+    :param archives: where they keep archives
+    """
+
+    home: Path
+    archives: Path
+    number: int = 0
+
+    def run(self, conf: Mapping[str, str] | None = None) -> Seen:
+        """One run, which has to deliver all it reads."""
+        self.number += 1
+        home = self.home / str(self.number)
+        (home / "in").mkdir(parents=True)
+        (home / "in" / "a.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
+        pipeline = build(
+            {
+                "name": "head-start",
+                "source": {"type": "files", "path": str(home / "in")},
+                "transform": {"decode": "json", "schema": "id bigint", "select": {"id": "id + 1"}},
+                "sink": {"type": "files", "format": "jsonl", "path": str(home / "out")},
+                "run": {"conf": {"spark.master": "local[1]", **(conf or {})}},
+            }
+        )
+        url = f"sqlite:///{home}/ckpt.db"
+        migrate.upgrade(url, create=True)
+        engine = _Watched(pipeline, self.archives)
+        with Ledger.open(url) as ledger:
+            summary = replicate(Setup(pipeline, ledger, _none, f"test:{self.number}"), engine)
+        assert summary.records == Counts(2, 2, 0, 0)
+        assert engine.error is None
+        assert engine.seen is not None
+        return engine.seen
+
+    def made(self) -> list[Path]:
+        """Archives that are there."""
+        return sorted(self.archives.glob("*.jsa"))
+
+
+class _Watched(SubmitEngine):
+    """Looks at its processes after each wave."""
+
+    def __init__(self, pipeline: Any, archives: Path) -> None:
+        super().__init__(pipeline)
+        self._archives = archives
+        self.seen: Seen | None = None
+
+    def run(self, *arguments: Any) -> Any:
+        outcomes = super().run(*arguments)
+        found = processes.below(os.getpid())
+        (java,) = [item for item in found if item.role is processes.Role.DRIVER]
+        (daemon,) = [item for item in found if item.role is processes.Role.DAEMON]
+        maps = Path(f"/proc/{java.pid}/maps").read_text()
+        self.seen = Seen(str(self._archives) in maps, daemon.command[daemon.command.index("-m") + 1])
+        return outcomes
+
+
+def _none(name: str) -> Connection:
+    raise KeyError(name)
+
+
+def _until(done: Callable[[], bool], seconds: float = _MINUTES) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def _trainings() -> list[int]:
+    """The processes that make archives now."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if _TRAINING in (entry / "cmdline").read_text().split("\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def _named(path: Path, content: bytes) -> Path:
+    """An archive under its own key, by its name whole, with other content."""
+    path.unlink()
+    name = f"{path.stem.partition('-')[0]}-{hashlib.sha256(content).hexdigest()[:16]}.jsa"
+    (path.parent / name).write_bytes(content)
+    return path.parent / name
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runs, Seen, bytes]]:
+    """Runs with an archive that a first run has left to be made; what that one was like; the archive's content."""
+    patch = pytest.MonkeyPatch()
+    home = tmp_path_factory.mktemp("head-start")
+    archives = home / "archives"
+    patch.setenv("AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY", str(archives))
+    patch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    runs = Runs(home, archives)
+    first = runs.run()
+    _until(lambda: bool(runs.made()))
+    _until(lambda: not _trainings())
+    yield runs, first, runs.made()[0].read_bytes()
+    patch.undo()
+
+
+@pytest.fixture
+def runs(trained: tuple[Runs, Seen, bytes]) -> Runs:
+    """Runs that find the archive as it was made."""
+    runs, _, content = trained
+    (path,) = runs.made()
+    _named(path, content)
+    return runs
+
+
+def test_the_archive_that_a_first_run_left_to_be_made_serves_the_next(
+    trained: tuple[Runs, Seen, bytes], runs: Runs
+) -> None:
+    _, first, _ = trained
+    assert first == Seen(archived=False, daemon="airflow_provider_ckpt.spark.daemon")
+    assert sorted(path.suffix for path in runs.archives.iterdir()) == [".jsa", ".log"]
+
+    assert runs.run() == Seen(archived=True, daemon="airflow_provider_ckpt.spark.daemon")
+
+    assert _trainings() == []
+
+
+def test_half_an_archive_would_kill_java_and_is_removed(runs: Runs) -> None:
+    (path,) = runs.made()
+    whole = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(whole[: len(whole) // 2])
+
+    assert runs.run().archived is False
+
+    assert runs.made() == []
+    path.write_bytes(whole)
+
+
+def test_an_archive_of_another_java_is_passed_over(runs: Runs) -> None:
+    (path,) = runs.made()
+    content = path.read_bytes()
+    at = content.index(b"OpenJDK 64-Bit Server VM")
+    _named(path, content[:at] + b"NotherJ" + content[at + 7 :])
+
+    assert runs.run().archived is False
+
+    assert len(runs.made()) == 1
+
+
+def test_a_user_s_own_options_win(runs: Runs) -> None:
+    own = {"spark.driver.extraJavaOptions": "-Xshare:off", "spark.python.daemon.module": "pyspark.daemon"}
+
+    assert runs.run(own) == Seen(archived=False, daemon="pyspark.daemon")
+
+
+def test_without_a_place_for_archives_or_modules_to_preload_a_run_goes_on(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (runs.home / "file").touch()
+    monkeypatch.setenv("AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY", str(runs.home / "file" / "archives"))
+    broken = {"spark.executorEnv.CKPT_PRELOADED_MODULES": "this_is_nowhere antigravity.nowhere"}
+
+    assert runs.run(broken) == Seen(archived=False, daemon="airflow_provider_ckpt.spark.daemon")
+
+    assert caplog.text.count("Spark goes on without a head start") == 1
+
+
+def test_of_two_at_once_one_makes_it_and_a_killed_one_leaves_no_half(runs: Runs, tmp_path: Path) -> None:
+    (other,) = runs.made()
+    jar = tmp_path / "empty.jar"
+    jar.write_bytes(b"PK\x05\x06" + bytes(18))
+    command = [sys.executable, "-m", _TRAINING, "--class-path", str(jar)]
+
+    def train() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    both = [train(), train()]
+    _until(lambda: any(process.poll() is not None for process in both))
+    (loser,) = [process for process in both if process.poll() is not None]
+    (winner,) = [process for process in both if process is not loser]
+    assert b"somebody is making it" in loser.communicate()[0]
+
+    _until(lambda: bool(list(runs.archives.glob("*.tmp"))))
+    winner.send_signal(signal.SIGKILL)
+    winner.communicate()
+    assert runs.made() == [other]
+    (half,) = runs.archives.glob("*.tmp")
+
+    said, _ = train().communicate()
+    (made,) = [path for path in runs.made() if path != other]
+    assert said.decode().strip().endswith(str(made))
+    assert not half.exists()
+    assert list(runs.archives.glob("*.tmp")) == []
+    assert runs.run({"spark.driver.extraClassPath": str(jar)}).archived
+    made.unlink()
