@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from airflow_provider_ckpt.spark.lifeline import die_with_parent
+from airflow_provider_ckpt.spark.lifeline import tied
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
@@ -73,14 +73,13 @@ class SparkConnectServer:
         options = [part for item in conf.items() for part in ("--conf", "=".join(item))]
         with (self._home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [str(spark / "bin" / "spark-submit"), "--class", _CLASS, *options, "spark-internal"],
+                tied([str(spark / "bin" / "spark-submit"), "--class", _CLASS, *options, "spark-internal"]),
                 env={**os.environ, **_ENVIRONMENT, "SPARK_HOME": str(spark)},
                 cwd=self._home,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
             )
         deadline = time.monotonic() + 120
         while not _STARTED.search(self.log[before:]):

@@ -6,7 +6,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_ckpt.connectors.files.records import scan
@@ -38,14 +38,14 @@ def python_says(text: str) -> list[int]:
 
 @settings(deadline=None)
 @given(st.lists(PIECES, max_size=25).map("".join), st.integers(1, 7))
+@example('""a","\n', 1)
 def test_records_end_where_python_ends_them_however_the_file_is_cut_into_blocks(text: str, block: int) -> None:
     whole = ends(text.encode())
     assert ends(text.encode(), block=block) == whole
     expected = python_says(text)
     if whole != expected:  # quotes that are never closed reach to the end, and so end no record
         assert whole == expected[:-1]
-        with pytest.raises(csv.Error, match="unexpected end of data"):
-            list(csv.reader(io.StringIO(text, newline=""), strict=True))
+        assert len(python_says(f"{text}more\n")) == len(expected)
 
 
 @pytest.mark.parametrize(
