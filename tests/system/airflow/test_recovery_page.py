@@ -1,4 +1,4 @@
-"""The recovery DAG on Airflow's own pages, in a real browser: the form and the approval; a viewer is refused.
+"""The recovery DAG on Airflow's own pages, in a real browser: form, approval and result; a viewer is refused.
 
 With SCREENSHOTS naming a folder, the documentation's pictures are taken into it (``make screenshots``).
 """
@@ -67,6 +67,11 @@ def test_held_batches_are_released_in_the_browser(stuck: Scene, pictures: Path) 
         page.screenshot(path=pictures / "recovery-approval.png")
         page.get_by_test_id("hitl-option-Approve").click()
         stuck.succeeds("recovery", run_id)
+
+        page.goto(f"/dags/recovery/runs/{run_id}/tasks/report")
+        page.get_by_text("release of pipeline stuck").first.wait_for()
+        assert page.get_by_text("The pipeline now").first.is_visible()
+        page.screenshot(path=pictures / "recovery-result.png")
 
 
 def test_a_viewer_is_refused_on_the_page_as_well(stuck: Scene, pictures: Path) -> None:

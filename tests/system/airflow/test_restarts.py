@@ -1,0 +1,72 @@
+"""Scheduler and triggerer are killed and started anew under a run, or the DAG is paused: each record arrives once."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from tests.system.airflow.scene import Scene
+
+
+def arrived_once(scene: Scene, name: str, number: int = 80) -> None:
+    """All records are there, and nobody holds the lease."""
+    seen = scene.trace(name)
+    assert seen.ids == list(range(number))
+    assert not seen.held
+
+
+def restart(scene: Scene, *services: str) -> None:
+    """Kill services, and start them again once all are dead."""
+    for service in services:
+        scene.airflow.kill(service)
+    for service in services:
+        scene.airflow.launch(service)
+
+
+def test_a_scheduler_killed_while_spark_delivers_is_followed_by_one_that_fences_what_it_left(scene: Scene) -> None:
+    """The executor's workers outlive a killed scheduler; the next one runs their tasks anew."""
+    name = "headless"
+    scene.write(name, range(80))
+    with scene.closed(name):
+        run_id = scene.begin(name)
+        scene.at_gate(name)
+        restart(scene, "scheduler")
+        scene.happens(name, "fenced")
+
+    scene.succeeds(name, run_id)
+
+    arrived_once(scene, name)
+    assert scene.epoch(name) == 2
+
+
+def test_a_triggerer_and_a_scheduler_killed_under_a_retry_that_waits_pick_it_up_again(scene: Scene) -> None:
+    name = "unwatched"
+    scene.write(name, range(80))
+    scene.refuse(name, whether=True)
+    run_id = scene.begin(name)
+    scene.reaches(name, run_id, "run.retry", "deferred")
+
+    restart(scene, "triggerer", "scheduler")
+    scene.refuse(name, whether=False)
+    scene.succeeds(name, run_id)
+
+    arrived_once(scene, name)
+    assert scene.epoch(name) == 1, "the lease was kept alive meanwhile, or taken again by its own run"
+    assert scene.task(name, run_id, "run.retry")["try_number"] == 1
+
+
+def test_a_paused_dag_ends_the_task_that_runs_and_goes_on_where_it_stood(scene: Scene) -> None:
+    name = "rested"
+    scene.write(name, range(80))
+    with scene.closed(name):
+        run_id = scene.begin(name)
+        scene.at_gate(name)
+        scene.airflow.api("PATCH", f"/dags/{quote(name)}", {"is_paused": True})
+    scene.reaches(name, run_id, "run.submit", "success")
+    scene.let_go(name)
+    assert scene.task(name, run_id, "run.settle")["state"] is None
+    assert scene.checkpoint(name) > 0
+
+    scene.airflow.api("PATCH", f"/dags/{quote(name)}", {"is_paused": False})
+    scene.succeeds(name, run_id)
+
+    arrived_once(scene, name)
