@@ -5,7 +5,7 @@ SHELL := bash
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka jdbc browser demo test test-unit test-integration test-system test-airflow screenshots lint format crash chaos formal ledger-storm bench-pg bench-kafka bench-files bench-isolation bench-ledger docs lock clean
+.PHONY: help setup java postgres kafka jdbc browser demo test test-unit test-integration test-system test-airflow screenshots lint format crash chaos formal ledger-storm bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -85,6 +85,9 @@ bench-kafka: setup postgres java kafka ## A million messages Kafka to Kafka, exa
 
 bench-files: setup java ## Many small batches against Structured Streaming, flights against Spark's JSON to Parquet; writes build/bench/files.json
 	@$(PY) -m tests.benchmarks.files
+
+bench-airflow: setup postgres java ## An empty run, cold and warm micro-runs under a real Airflow; writes build/bench/airflow.json
+	@$(PY) -m tests.benchmarks.airflow
 
 bench-ledger: setup postgres ## Settlements a second, with 10,000 and 10,000,000 receipts behind them; writes build/bench/ledger.json
 	@$(PY) -m tests.benchmarks.ledger

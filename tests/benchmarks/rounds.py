@@ -37,7 +37,10 @@ class Rounds:
         """Do it one way and note how long it took."""
         started = time.monotonic()
         move()
-        seconds = time.monotonic() - started
+        self.took(way, time.monotonic() - started)
+
+    def took(self, way: str, seconds: float) -> None:
+        """Note how long it took one way."""
         say(f"  {way}: {seconds:.2f} s{'' if self.counted else ' (warm-up)'}")
         if self.counted:
             self.seconds.setdefault(way, []).append(seconds)

@@ -1,0 +1,208 @@
+"""What a small run costs under a real Airflow: cold, with a head start, on a warm server, and with nothing to do.
+
+``python -m tests.benchmarks.airflow [--rounds 5]``. Scheduler and local executor, PostgreSQL for metadata, ledger and
+targets. Each way is a DAG of its own that moves two new files, a micro-batch each, through Spark SQL into a table;
+each round takes them in turn, after one round that warms up and is not counted:
+
+- ``plain``: a cold ``submit`` without archive and daemon
+- ``cold``: the same with them, as it is by default
+- ``warm``: on a Spark Connect server that has seen such a run before
+- ``group``: the same on the server, as a task group
+- ``empty``: ``cold`` once more, with nothing new
+
+Seconds are a task's, from its start to its end as Airflow has them; those of ``group``, and of ``single``, which is
+``warm``, are a DAG run's. ``empty_run_seconds`` are inside the task: lease, ledger, source and sink. Writes
+``build/bench/airflow.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.rounds import Rounds, publish, say
+from tests.services.airflow import AirflowServices
+from tests.services.postgres import PostgresServer, sqlalchemy_url
+from tests.services.spark_connect import SparkConnectServer
+from tests.services.tables import execute, scalar
+
+RESULT = Path("build/bench/airflow.json")
+SHOWN = (
+    "empty_run_seconds",
+    "warm_micro_run_seconds",
+    "warm_vs_cold",
+    "cold_vs_plain",
+    "task_group_overhead_seconds",
+    "seconds",
+)
+PLAIN, COLD, WARM, GROUP, EMPTY, SINGLE = "plain", "cold", "warm", "group", "empty", "single"
+ROWS, BATCHES = 500, 2
+_PIPELINE = """
+name: {name}
+source: {{type: files, path: "{data}/{name}"}}
+transform:
+  decode: json
+  schema: id bigint, amount double, status string
+  where: status <> 'draft'
+  select: {{id: id, amount: "cast(amount as decimal(12, 2))", status: upper(status)}}
+sink: {{type: postgres, connection: store, table: {name}}}
+commit_strategy: {{commit_interval: {rows}}}
+delivery: exactly_once
+run: {run}
+"""
+_SERVER = "{engine: connect, connection: connect}"
+
+
+@dataclass
+class Bench:
+    """An Airflow, its databases, and what was measured.
+
+    :param data: where the sources' files are
+    """
+
+    airflow: AirflowServices
+    data: Path
+    store: str
+    rounds: Rounds = field(default_factory=Rounds)
+    _numbers: count[int] = field(default_factory=count)
+
+    def declare(self, dags: Path) -> None:
+        """Write the declarations, and make sources and targets."""
+        for name, run in ((PLAIN, "{}"), (COLD, "{}"), (WARM, _SERVER), (GROUP, _SERVER)):
+            (self.data / name).mkdir()
+            text = _PIPELINE.format(name=name, data=self.data, rows=ROWS, run=run)
+            (dags / f"{name}.yaml").write_text(text)
+            execute(self.store, f"CREATE TABLE {name} (id bigint PRIMARY KEY, amount numeric(12, 2), status text)")
+
+    def round(self) -> None:
+        """Measure every way once."""
+        for way in (PLAIN, COLD, WARM, GROUP):
+            self._write(way)
+            self._run(way, BATCHES)
+        self._run(COLD, 0, EMPTY)
+
+    def _write(self, name: str) -> None:
+        """Two new files, each there at once."""
+        for _ in range(BATCHES):
+            number = next(self._numbers)
+            aside = self.data / "aside"
+            ids = range(number * ROWS, (number + 1) * ROWS)
+            aside.write_text("".join(f"{json.dumps(_record(item))}\n" for item in ids))
+            aside.rename(self.data / name / f"{number:06}.jsonl")
+
+    def _run(self, name: str, batches: int, way: str | None = None) -> None:
+        """One DAG run, whose seconds count for a way."""
+        before = scalar(self.store, f"SELECT count(*) FROM {name}")
+        run_id = self.airflow.trigger(name)
+        if self.airflow.wait(name, run_id) != "success":
+            raise RuntimeError(f"{name} failed: {self.airflow.task_states(name, run_id)}")
+        moved = scalar(self.store, f"SELECT count(*) FROM {name}") - before
+        if moved != batches * ROWS:
+            raise RuntimeError(f"{name} moved {moved} rows in {batches} batches")
+        path = f"/dags/{name}/dagRuns/{run_id.replace('+', '%2B')}"
+        whole = _seconds(self.airflow.api("GET", path))
+        if name == GROUP:
+            self.rounds.took(GROUP, whole)
+            return
+        summary = self.airflow.xcom(name, run_id, "replicate")
+        if summary["spark_started"] != bool(batches) or summary["batches"] != batches:
+            raise RuntimeError(f"not a run of {batches} batches: {summary}")
+        self.rounds.note(way or name, summary["seconds_by_step"])
+        self.rounds.took(way or name, _seconds(self.airflow.api("GET", f"{path}/taskInstances/replicate")))
+        self.rounds.took(f"{way or name}_inside", self.airflow.xcom(name, run_id, "replicate", "seconds"))
+        if name == WARM:
+            self.rounds.took(SINGLE, whole)
+
+    def result(self, rounds: int) -> dict[str, Any]:
+        """Medians and what they say of each other."""
+        seconds = self.rounds.medians
+        return {
+            "empty_run_seconds": seconds["empty_inside"],
+            "warm_micro_run_seconds": seconds[WARM],
+            "warm_vs_cold": round(seconds[WARM] / seconds[COLD], 3),
+            "cold_vs_plain": round(seconds[COLD] / seconds[PLAIN], 3),
+            "task_group_overhead_seconds": round(seconds[GROUP] - seconds[SINGLE], 3),
+            "seconds": seconds,
+            "rows": BATCHES * ROWS,
+            "micro_batches": BATCHES,
+            **self.rounds.details(rounds),
+        }
+
+
+def _record(number: int) -> dict[str, Any]:
+    return {"id": number, "amount": number / 7, "status": "shipped" if number % 10 else "returned"}
+
+
+def _seconds(item: dict[str, Any]) -> float:
+    """From the start to the end of a DAG run or a task, as the API tells them."""
+    start, end = (datetime.fromisoformat(item[name]) for name in ("start_date", "end_date"))
+    return (end - start).total_seconds()
+
+
+def _train(archives: Path) -> float:
+    """Make the archive that the cold runs find; how long that takes, which no run waits for."""
+    started = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-m", "airflow_provider_ckpt.hooks.training"],
+        env={**os.environ, "AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY": str(archives)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    return round(time.monotonic() - started, 3)
+
+
+def run(rounds: int) -> dict[str, Any]:
+    """Measure.
+
+    :param rounds: counted rounds
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="ckpt-bench-") as name,
+        PostgresServer() as server,
+        SparkConnectServer() as connect,
+    ):
+        home = Path(name)
+        dags, data, archives = (home / part for part in ("dags", "data", "archives"))
+        dags.mkdir()
+        data.mkdir()
+        shutil.copy(Path(__file__).with_name("airflow_dags.py"), dags)
+        metadata, ledger, store = (server.new_database() for _ in range(3))
+        say("making the archive of Spark's classes")
+        training = _train(archives)
+        env = {
+            "AIRFLOW_CONN_STORE": store,
+            "AIRFLOW_CONN_CONNECT": connect.connection,
+            "AIRFLOW__CKPT__SQL_ALCHEMY_CONN": sqlalchemy_url(ledger),
+            "AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY": str(archives),
+        }
+        services = AirflowServices(home / "airflow", dags, env, metadata=sqlalchemy_url(metadata))
+        bench = Bench(services, data, store)
+        bench.declare(dags)
+        with services:
+            bench.rounds.each(rounds, bench.round)
+            return {**bench.result(rounds), "archive_made_in_seconds": training}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.airflow", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="counted rounds (default: 5)")
+    publish(run(parser.parse_args(arguments).rounds), RESULT, SHOWN)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""The DAGs of ``airflow.py``: one for each declaration beside this file, of the way that its folder says.
+
+An all-in-one operator tells how many seconds it was at work, Airflow's own share left out.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG
+
+from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
+from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
+
+_BEGUN: list[float] = []
+
+
+def begin(context: Any) -> None:
+    """Before the operator."""
+    if context["dag"].dag_id == "plain":
+        os.environ["AIRFLOW__CKPT__SPARK_HEAD_START"] = "False"
+    _BEGUN.append(time.monotonic())
+
+
+def end(context: Any, result: Any) -> None:
+    """After it."""
+    context["ti"].xcom_push("seconds", time.monotonic() - _BEGUN.pop())
+
+
+for path in sorted(Path(__file__).parent.glob("*.yaml")):
+    with DAG(path.stem, schedule=None):
+        if path.stem == "group":
+            CkptReplicationTaskGroup("replicate", pipeline=path.name)
+        else:
+            CkptReplicateOperator(task_id="replicate", pipeline=path.name, pre_execute=begin, post_execute=end)
