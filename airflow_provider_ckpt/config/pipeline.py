@@ -279,6 +279,8 @@ class Pipeline(Part):
             raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for an upsert sink")
         if "kafka" in (self.source.type, self.sink.type) and self.consumer.strategy == "round_robin":
             raise ValueError("consumer.strategy: round_robin promises no order, so it is refused for kafka")
+        if self.source.type == "jdbc" and self.run.engine == "connect":
+            raise ValueError("run.engine: connect cannot read a jdbc source; write submit")
         queue = self.dead_letter_queue
         wanting = {LetterPlace.KAFKA: "connection or brokers", LetterPlace.POSTGRES: "connection"}.get(queue.sink)
         if wanting and queue.elsewhere and not queue.brokers and self.letters_connection is None:

@@ -56,7 +56,7 @@ class ConnectEngine:
 
     def start(self, job: Job) -> None:
         """Begin to open the session and return at once."""
-        import pyspark.sql.connect.session  # noqa: F401  # here, for two threads that import it at once get in each other's way
+        import pyspark.sql.connect.session  # noqa: F401  # now, for two threads must not import it at once
 
         self._go_on()
         self._job = job

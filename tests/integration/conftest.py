@@ -12,6 +12,7 @@ from tests.chaos.havoc.ground import Ground
 from tests.formal.traces import complaints, recording
 from tests.services.jdbc import H2Server, drivers
 from tests.services.spark import local_session
+from tests.services.spark_connect import SparkConnectServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,13 @@ def spark() -> Iterator[SparkSession]:
     session = local_session({"spark.jars": ",".join(drivers())})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def connect_server() -> Iterator[SparkConnectServer]:
+    """A Spark Connect server of two cores; a test that kills it starts it again."""
+    with SparkConnectServer() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -13,14 +13,6 @@ from tests.integration.engines.ground import CONNECTION, Ground, Kind
 from tests.services.postgres import PostgresServer
 from tests.services.replication import make_ledger
 from tests.services.spark_cluster import SparkCluster
-from tests.services.spark_connect import SparkConnectServer
-
-
-@pytest.fixture(scope="module")
-def connect_server() -> Iterator[SparkConnectServer]:
-    """A Spark Connect server of two cores; a test that kills it starts it again."""
-    with SparkConnectServer() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

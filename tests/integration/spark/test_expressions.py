@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.spark.sql import guard, literal, quote
@@ -33,6 +36,19 @@ def each_way(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Sp
     yield spark
     for name in settings:
         spark.conf.unset(name)
+
+
+@pytest.fixture(params=["classic", "connect"])
+def either(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
+    """A classic session, and one on a Spark Connect server, where nobody can look into a plan."""
+    if request.param == "classic":
+        yield spark
+        return
+    server = request.getfixturevalue("connect_server")
+    session = ConnectSession(f"sc://127.0.0.1:{server.port}")
+    session.conf.set("spark.sql.ansi.enabled", "true")
+    yield cast("SparkSession", session)
+    session.client.close()
 
 
 def test_only_what_is_surely_wanted_passes_the_where(spark: SparkSession) -> None:
@@ -171,10 +187,10 @@ def test_text_of_every_kind_survives_in_messages(spark: SparkSession) -> None:
     ["rand()", "uuid()", "monotonically_increasing_id()", "spark_partition_id()", "a + cast(rand() as int)"],
 )
 @pytest.mark.parametrize("place", ["where", "select"])
-def test_a_nondeterministic_expression_is_refused(spark: SparkSession, expression: str, place: str) -> None:
+def test_a_nondeterministic_expression_is_refused(either: SparkSession, expression: str, place: str) -> None:
     keys = {"where": f"({expression}) is null"} if place == "where" else {"select": {"z": expression}}
     with pytest.raises(ConfigError, match=rf"transform\.{place}.* is nondeterministic"):
-        Transform(spark, keys, table=AB).plan([(1, 1)])
+        Transform(either, keys, table=AB).plan([(1, 1)])
 
 
 @pytest.mark.parametrize(
@@ -188,11 +204,12 @@ def test_a_nondeterministic_expression_is_refused(spark: SparkSession, expressio
         "a in (select id from range(3))",
         "exists(select 1 from range(3) where id = a)",
         "window(cast(a as timestamp), '1 minute').start",
+        "SESSION_WINDOW (cast(a as timestamp), '1 minute').end",
     ],
 )
-def test_an_expression_over_other_records_is_refused(spark: SparkSession, expression: str) -> None:
+def test_an_expression_over_other_records_is_refused(either: SparkSession, expression: str) -> None:
     with pytest.raises(ConfigError, match=r"transform\.select\.z (needs other records|cannot be used)"):
-        Transform(spark, {"select": {"z": expression}}, table=AB).plan([(1, 1)])
+        Transform(either, {"select": {"z": expression}}, table=AB).plan([(1, 1)])
 
 
 @pytest.mark.parametrize(
@@ -205,10 +222,34 @@ def test_an_expression_over_other_records_is_refused(spark: SparkSession, expres
         ({"where": "array(a)"}, r"transform.* cannot be used: .*DATATYPE_MISMATCH"),
     ],
 )
-def test_an_expression_that_cannot_work_is_a_clear_error(spark: SparkSession, keys: dict[str, str], said: str) -> None:
+def test_an_expression_that_cannot_work_is_a_clear_error(either: SparkSession, keys: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as raised:
-        Transform(spark, keys, table=AB).plan([(1, 1)])
+        Transform(either, keys, table=AB).plan([(1, 1)])
     assert "\n" not in str(raised.value)
+
+
+FIT = {
+    "a function of higher order": "aggregate(array(a, b), 0, (x, y) -> x + y)",
+    "all columns": "to_json(struct(*))",
+    "the time of the run": "cast(current_timestamp() as string)",
+    "a word in a text": "'window (shut), sum(a), rand()'",
+    "a name in quotes": "`window (shut)`",
+    "a line break in a text": "'one\ntwo'",
+    "a column named like our own variable": "unused + 1",
+    "a map": "map(a, b)",
+}
+
+
+def test_an_expression_of_one_record_passes(either: SparkSession) -> None:
+    table = "a int, b int, unused int, `window (shut)` int"
+    Transform(either, {"where": "a between 0 and b", "select": FIT}, table=table).plan([(1, 1, 1, 1)])
+
+
+def test_a_column_named_unused_is_itself_in_every_place(spark: SparkSession) -> None:
+    own = Transform(spark, {"select": {"next": "date_add(unused, 1)", "sure": "1 / n"}}, table="unused date, n int")
+    judged = own.rows((date(2024, 1, 1), 1), (date(2024, 1, 1), 0))
+    assert [item.verdict for item in judged] == [DELIVERED, FAILED_SELECT]
+    assert judged[1].message == "select sure failed: 1 / n"
 
 
 def test_a_schema_that_does_not_parse_is_a_clear_error(spark: SparkSession) -> None:

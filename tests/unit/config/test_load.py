@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ckpt.config.delivery import LetterPlace
 from airflow_provider_ckpt.config.load import build, load, parse, warnings
 from airflow_provider_ckpt.config.pipeline import Pipeline, Sink, Source, Transform
-from airflow_provider_ckpt.core.errors import Action, ErrorType
+from airflow_provider_ckpt.core.errors import Action, ConfigError, ErrorType
 from airflow_provider_ckpt.core.policy import OnExhausted, Policy
 
 MINIMAL = """\
@@ -235,6 +235,14 @@ def test_the_connection_of_a_place_is_its_own_or_one_of_its_type(queue: str, con
 
     assert pipeline.letters_connection == connection
     assert pipeline.connections == {"shop", "lake", connection} - {None}
+
+
+def test_a_source_that_spark_reads_is_not_for_a_spark_connect_server() -> None:
+    source = {"type": "jdbc", "connection": "shop", "table": "t", "cursor": "id", "jars": ["/opt/a.jar"]}
+    run = {"engine": "connect", "connection": "server"}
+
+    with pytest.raises(ConfigError, match=r"run\.engine: connect cannot read a jdbc source; write submit"):
+        build({"name": "x", "source": source, "sink": {"type": "delta", "path": "/t"}, "run": run})
 
 
 def test_the_jars_of_a_driver_go_to_spark_along_with_those_of_run_conf() -> None:

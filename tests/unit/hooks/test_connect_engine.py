@@ -1,0 +1,75 @@
+"""The ``connect`` engine where no server answers: a killed task does not wait for one."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+
+import pytest
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.protocols import Shape, SinkContext
+from airflow_provider_ckpt.core.errors import EngineError
+from airflow_provider_ckpt.core.wave import Wave
+from airflow_provider_ckpt.hooks.connect_engine import ConnectEngine
+from airflow_provider_ckpt.hooks.engines import make_engine
+from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+from airflow_provider_ckpt.spark.job import Job
+
+_PIPELINE = {
+    "name": "numbers",
+    "source": {"type": "files", "path": "/in"},
+    "transform": {"decode": "json", "schema": "a bigint"},
+    "sink": {"type": "delta", "path": "/out"},
+}
+
+
+def job() -> Job:
+    return Job(_PIPELINE, SinkContext("ledger", "numbers", 1), Shape(raw=True, columns=(("value", "binary"),)), {})
+
+
+def go_on() -> None:
+    """A run's check that finds nothing wrong."""
+
+
+@pytest.fixture
+def pipeline(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    """A pipeline on a server that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nowhere = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": free.getsockname()[1]}
+    monkeypatch.setenv("AIRFLOW_CONN_SERVER", json.dumps(nowhere))
+    return Pipeline.model_validate(_PIPELINE | {"run": {"engine": "connect", "connection": "server"}})
+
+
+def test_a_stopped_engine_says_so_at_once_and_starts_nothing_more(pipeline: Pipeline) -> None:
+    engine = ConnectEngine(pipeline)
+    engine.start(job())
+    started = time.monotonic()
+
+    engine.kill()
+    with pytest.raises(EngineError, match="Spark was stopped"):
+        engine.ready(go_on)
+
+    assert time.monotonic() - started < 2.5
+    for act in (lambda: engine.start(job()), lambda: engine.run(Wave(1, [], 5), go_on)):
+        with pytest.raises(EngineError, match="Spark was stopped"):
+            act()
+    assert not engine.revive()
+
+
+def test_a_lost_lease_ends_the_wait_for_a_server(pipeline: Pipeline) -> None:
+    engine = ConnectEngine(pipeline)
+    engine.start(job())
+
+    def lost() -> None:
+        raise ConnectionError("the lease was lost")
+
+    with pytest.raises(ConnectionError):
+        engine.ready(lost)
+    engine.kill()
+
+
+def test_a_pipeline_gets_the_engine_that_it_names(pipeline: Pipeline) -> None:
+    assert isinstance(make_engine(pipeline), ConnectEngine)
+    assert isinstance(make_engine(Pipeline.model_validate(_PIPELINE)), SubmitEngine)

@@ -1,0 +1,46 @@
+"""The code that executors get: all that lanes import, nothing of Airflow's side, the same bytes wherever it is made."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ckpt.hooks import parcel
+from airflow_provider_ckpt.hooks.parcel import Parcel
+
+
+def test_lanes_find_what_they_import_in_it_and_nothing_else_of_the_package(tmp_path: Path) -> None:
+    path = tmp_path / "airflow_provider_ckpt.zip"
+    Parcel().write(path)
+
+    tops = {name.split("/")[1] for name in zipfile.ZipFile(path).namelist()}
+    code = "import airflow_provider_ckpt.spark.copying as lane, airflow_provider_ckpt.spark.wave; print(lane.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(path)}
+    told = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True)
+
+    assert tops == {"__init__.py", "config", "connectors", "core", "spark"}
+    assert told.stdout.decode().startswith(str(path)), told.stderr.decode()
+
+
+def test_two_of_the_same_code_are_the_same_and_another_state_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "airflow_provider_ckpt"
+    (package / "core").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(parcel, "_PACKAGE", package)
+
+    def made(content: str, name: str) -> tuple[str, bytes]:
+        (package / "core" / "x.py").write_text(content)
+        os.utime(package / "core" / "x.py", (len(name) * 1e8, len(name) * 1e8))
+        made = Parcel()
+        made.write(tmp_path / name)
+        return made.digest, (tmp_path / name).read_bytes()
+
+    assert made("a = 1", "one") == made("a = 1", "other")
+    assert made("a = 1", "one")[0] != made("a = 2", "other")[0]
