@@ -24,7 +24,7 @@ PIPELINES = [
     Declared("dead_before_settle", Kind.DEFERRED),
     Declared("dead_after_settle", Kind.GROUPED),
     Declared("headless", Kind.GROUPED),
-    Declared("unwatched", Kind.DEFERRED, delay=8000),
+    Declared("unwatched", Kind.DEFERRED, delay=30_000),
     Declared("rested", Kind.GROUPED, ttl=5),
     Declared("stopped", Kind.SINGLE),
     Declared("stuck", Kind.SINGLE),
