@@ -39,10 +39,15 @@ OWN_SQL = {
 
 @pytest.fixture
 def terminal(tmp_path: Path, postgres_server: PostgresServer) -> Iterator[Terminal]:
-    """A newcomer's shell: an empty home, no setting of Airflow's; this checkout is what is installed."""
+    """A newcomer's shell: an empty home, no setting of Airflow's; this checkout is what is installed.
+
+    Only the cache is the machine's, so that Spark's head start is not made anew by every test.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PG"))}
     path = os.pathsep.join([str(Path(sys.executable).parent), inherited["PATH"]])
-    with Terminal(tmp_path, {**inherited, "PATH": path, "HOME": str(tmp_path)}) as opened:
+    cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    env = {**inherited, "PATH": path, "HOME": str(tmp_path), "XDG_CACHE_HOME": cache}
+    with Terminal(tmp_path, env) as opened:
         yield opened
 
 

@@ -166,6 +166,15 @@ def test_the_configuration(page: str, reader: Reader) -> None:
     assert "db.example.com/ledger" in reader.airflow("config get-value ckpt sql_alchemy_conn")
 
 
+@page("docs/engines.rst")
+def test_where_spark_runs(page: str, reader: Reader) -> None:
+    reader.airflow("db migrate")
+
+    reader.follow(page)
+
+    assert "spark_connect" in reader.airflow("connections get spark_server -o plain")
+
+
 @page("docs/kafka.rst")
 def test_a_topic_that_lost_messages(page: str, reader: Reader) -> None:
     reader.airflow("ckpt db migrate")
