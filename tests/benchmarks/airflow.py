@@ -7,10 +7,10 @@ each round takes them in turn, after one round that warms up and is not counted:
 - ``plain``: a cold ``submit`` without archive and daemon
 - ``cold``: the same with them, as it is by default
 - ``warm``: on a Spark Connect server that has seen such a run before
-- ``group``: the same on the server, as a task group
+- ``grouped``: the same on the server, as a task group
 - ``empty``: ``cold`` once more, with nothing new
 
-Seconds are a task's, from its start to its end as Airflow has them; those of ``group``, and of ``single``, which is
+Seconds are a task's, from its start to its end as Airflow has them; those of ``grouped``, and of ``single``, which is
 ``warm``, are a DAG run's. ``empty_run_seconds`` are inside the task: lease, ledger, source and sink. Writes
 ``build/bench/airflow.json``.
 """
@@ -47,7 +47,7 @@ SHOWN = (
     "task_group_overhead_seconds",
     "seconds",
 )
-PLAIN, COLD, WARM, GROUP, EMPTY, SINGLE = "plain", "cold", "warm", "group", "empty", "single"
+PLAIN, COLD, WARM, GROUP, EMPTY, SINGLE = "plain", "cold", "warm", "grouped", "empty", "single"
 ROWS, BATCHES = 500, 2
 _PIPELINE = """
 name: {name}
@@ -155,7 +155,7 @@ def _train(archives: Path) -> float:
     """Make the archive that the cold runs find; how long that takes, which no run waits for."""
     started = time.monotonic()
     subprocess.run(
-        [sys.executable, "-m", "airflow_provider_ckpt.hooks.training"],
+        [sys.executable, "-c", "from airflow_provider_ckpt.hooks.training import make; make()"],
         env={**os.environ, "AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY": str(archives)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

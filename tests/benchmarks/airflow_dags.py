@@ -32,7 +32,7 @@ def end(context: Any, result: Any) -> None:
 
 for path in sorted(Path(__file__).parent.glob("*.yaml")):
     with DAG(path.stem, schedule=None):
-        if path.stem == "group":
+        if path.stem == "grouped":
             CkptReplicationTaskGroup("replicate", pipeline=path.name)
         else:
             CkptReplicateOperator(task_id="replicate", pipeline=path.name, pre_execute=begin, post_execute=end)

@@ -108,6 +108,8 @@ def test_archives_are_in_the_user_s_cache_or_where_configured(monkeypatch: pytes
 
 
 def test_a_user_without_a_home_has_no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Archive, "of", lambda directory, *_: Archive(directory, "key"))
     monkeypatch.setattr(head_start, "_directory", lambda: Path("~/.cache"))
-
     assert head_start.archive({}, "") is None
+    monkeypatch.setattr(head_start, "_directory", lambda: Path("/cache"))
+    assert head_start.archive({}, "") is not None
