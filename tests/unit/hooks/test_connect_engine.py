@@ -51,7 +51,7 @@ def test_a_stopped_engine_says_so_at_once_and_starts_nothing_more(pipeline: Pipe
     with pytest.raises(EngineError, match="Spark was stopped"):
         engine.ready(go_on)
 
-    assert time.monotonic() - started < 2.5
+    assert time.monotonic() - started < 15, "it waited for the server"
     for act in (lambda: engine.start(job()), lambda: engine.run(Wave(1, [], 5), go_on)):
         with pytest.raises(EngineError, match="Spark was stopped"):
             act()
