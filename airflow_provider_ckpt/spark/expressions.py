@@ -43,13 +43,13 @@ def fit(frame: DataFrame, expressions: Iterable[str]) -> bool:
 
 def problem(frame: DataFrame, expression: str) -> tuple[str, str] | None:
     """Why an expression that Spark can evaluate cannot stand in a transform, and what to do; None if it can."""
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException
 
     if _of_time_window(expression):
         return _OTHERS
     try:
         _analyse(frame, [expression])
-    except PySparkException as error:
+    except AnalysisException as error:
         return _VARYING if error.getCondition() == _NONDETERMINISTIC else _OTHERS
     return None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -26,20 +27,34 @@ def project(
     :param analyse: find out now whether Spark can; a Connect session does so only when it must
     :raises ConfigError: if Spark cannot make them
     """
-    from pyspark.errors import ParseException, PySparkException
-
-    try:
+    with refusals(pipeline, key):
         projected = frame.selectExpr(*expressions)
         if analyse:
             projected.schema  # noqa: B018  # this is what makes it
+    return projected
+
+
+@contextmanager
+def refusals(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
+    """Around what has Spark analyse an expression: what it cannot use comes out as an error that names the key.
+
+    :raises ConfigError: if Spark cannot use it
+    """
+    from pyspark.errors import AnalysisException, ParseException, PySparkAssertionError, PySparkException
+    from pyspark.errors.exceptions.connect import SparkConnectException
+
+    try:
+        yield
     except PySparkException as error:
+        of_server = isinstance(error, SparkConnectException | PySparkAssertionError)
+        if of_server and not isinstance(error, AnalysisException):
+            raise  # it says nothing of the expression
         kind = DslParseError if isinstance(error, ParseException) else unusable(key)
         raise kind(
             f"{key} cannot be used: {first_line(error)}",
             pipeline=pipeline.name,
             hint="Correct the expression; the columns it may use are those of the source or of transform.schema.",
         ) from error
-    return projected
 
 
 def unusable(key: str) -> type[ConfigError]:

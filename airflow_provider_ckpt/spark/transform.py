@@ -92,9 +92,8 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> None:
     :raises ConfigError: if an expression does not parse, names an unknown column, is nondeterministic, or needs other
         records than its own
     """
-    where = {"where": pipeline.transform.where} if pipeline.transform.where else {}
-    select = {f"select.{name}": expression for name, expression in (pipeline.transform.select or {}).items()}
-    wanted = {**where, **select}
+    where = {"where": f"CAST(({pipeline.transform.where}) AS BOOLEAN)"} if pipeline.transform.where else {}
+    wanted = where | {f"select.{name}": expression for name, expression in (pipeline.transform.select or {}).items()}
     if not wanted:
         return
     frame, _, _ = _columns(frame, pipeline, shape)

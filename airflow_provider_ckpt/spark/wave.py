@@ -15,7 +15,7 @@ from airflow_provider_ckpt.spark import jdbc, traces, transform
 from airflow_provider_ckpt.spark.copying import copy_lane
 from airflow_provider_ckpt.spark.decoding import plain_records
 from airflow_provider_ckpt.spark.delivery import deliver_lane
-from airflow_provider_ckpt.spark.projection import parse_schema
+from airflow_provider_ckpt.spark.projection import parse_schema, refusals
 from airflow_provider_ckpt.spark.reading import control_schema, read_lane
 from airflow_provider_ckpt.spark.sql import quote
 
@@ -111,7 +111,8 @@ def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
         return list(job.shape.columns if plain is None else plain.fields)
     empty = spark.createDataFrame([], reader_schema(spark, job))
     transform.check(empty, pipeline, job.shape)
-    judged = transform.apply(empty, pipeline, job.shape).schema.fields
+    with refusals(pipeline):
+        judged = transform.apply(empty, pipeline, job.shape).schema.fields
     control = {*c.CONTROL, c.VERDICT, c.ORIGINAL}
     if pipeline.transform.returns is not None:
         job.transform_function()
