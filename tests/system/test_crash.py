@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.chaos.crash import run
 
-MOMENTS = 8
+MOMENTS = 5
 
 
 def test_no_crash_loses_or_doubles_a_row(tmp_path: Path) -> None:

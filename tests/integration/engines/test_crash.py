@@ -91,7 +91,7 @@ def test_an_engine_that_is_killed_stops_its_lanes_and_the_next_run_completes_it(
     stopped = delivered(ground)[0]
     time.sleep(1.5)
 
-    assert took < 2.5
+    assert took < 10
     assert delivered(ground)[0] == stopped < expected(ground)[0]
     assert ground.run(document).route[-1] == "done"
     assert delivered(ground) == expected(ground)

@@ -42,7 +42,7 @@ _QUICK = {
 """A dead worker, scheduler or triggerer is missed after seconds, not minutes."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def scene(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[Scene]:
     """Metadata, ledger and targets are databases of one server; the ledger is named by the configuration."""
     dags, data = tmp_path_factory.mktemp("dags"), tmp_path_factory.mktemp("data")
