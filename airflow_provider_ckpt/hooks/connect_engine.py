@@ -140,6 +140,8 @@ class ConnectEngine:
         while not wait([future], _PAUSE).done:
             self._go_on()
             check()
+        if future.exception() is not None:
+            self._go_on()  # whatever it says, it ended because it was stopped
         return future.result()
 
     def _go_on(self) -> None:

@@ -92,9 +92,9 @@ class _Watched(SubmitEngine):
 
     def run(self, *arguments: Any) -> Any:
         outcomes = super().run(*arguments)
-        found = processes.below(os.getpid())
-        (java,) = [item for item in found if item.role is processes.Role.DRIVER]
-        (daemon,) = [item for item in found if item.role is processes.Role.DAEMON]
+        found = [item for item in processes.below(os.getpid()) if item.role is processes.Role.DRIVER]
+        (java,) = [item for item in found if any("ckpt-run-" in part for part in item.command)]  # others have one, too
+        (daemon,) = [item for item in processes.below(java.pid) if item.role is processes.Role.DAEMON]
         maps = Path(f"/proc/{java.pid}/maps").read_text()
         self.seen = Seen(str(self._archives) in maps, daemon.command[daemon.command.index("-m") + 1])
         return outcomes
