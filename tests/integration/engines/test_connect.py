@@ -181,7 +181,7 @@ def test_an_engine_that_begins_cancels_what_an_earlier_one_left_running(ground: 
     def hang(rows: pa.Table) -> pa.Table:
         if not begun.exists():
             begun.touch()
-            time.sleep(300)
+            time.sleep(90)
         return rows
 
     document = orders_pipeline() | {"transform": {"select": {"id": "id"}, "python": "task", "returns": "id bigint"}}
