@@ -30,16 +30,17 @@ class RunDirectory:
         kind_and_host, pid, started = of_this_process().rsplit(":", 2)
         host = kind_and_host.partition(":")[2].replace(os.sep, "_")
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{host}-{pid}-{started}-"))
-        self._lock: int | None = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         with suppress(OSError):  # a file system without locks: then a sweep goes by the name alone
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._held = [lock]  # who takes it out removes the directory
 
     def remove(self) -> None:
-        """Remove it with all that is in it; a second time nothing happens."""
-        if self._lock is not None:
+        """Remove it with all that is in it; a second time nothing happens, be it from another thread meanwhile."""
+        with suppress(IndexError):
+            lock = self._held.pop()
             shutil.rmtree(self.path, ignore_errors=True)
-            os.close(self._lock)
-            self._lock = None
+            os.close(lock)
 
 
 def sweep() -> None:

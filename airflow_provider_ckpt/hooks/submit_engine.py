@@ -171,9 +171,9 @@ class SubmitEngine:
         return EngineError(f"Spark ended unexpectedly: {why}.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
     def _clean(self) -> None:
-        if self._directory is not None:
-            self._directory.remove()
-            self._directory = None
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            directory.remove()
 
 
 def _final(error: ErrorInfo, pipeline: str) -> CkptError:

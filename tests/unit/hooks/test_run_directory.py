@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -138,3 +139,20 @@ def test_a_temporary_folder_that_is_gone_stops_nobody(folder: Path, monkeypatch:
     sweep()
 
     assert not (folder / "gone").exists()
+
+
+def test_two_who_remove_a_directory_at_once_do_not_disturb_each_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed run's thread closes its engine while the signal handler ends it."""
+    made = RunDirectory()
+    remove = shutil.rmtree
+
+    def meanwhile(path: Path, **options: bool) -> None:
+        made.remove()
+        remove(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", meanwhile)
+    made.remove()
+
+    assert list(folder.iterdir()) == []
