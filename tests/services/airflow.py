@@ -126,12 +126,15 @@ class AirflowServices:
         self._processes[name] = process
         self._sessions.add(process.pid)
 
-    def kill(self, name: str) -> int:
-        """SIGKILL one service, not the workers that it has forked: they live on as orphans; its process id."""
+    def pid(self, name: str) -> int:
+        """The process id of a service that runs."""
+        return self._processes[name].pid
+
+    def kill(self, name: str) -> None:
+        """SIGKILL one service, not the workers that it has forked: they live on as orphans."""
         process = self._processes.pop(name)
         process.kill()
         process.wait()
-        return process.pid
 
     def stop(self) -> None:
         """End every service: TERM, and after 20 s KILL to all that it has started."""

@@ -71,7 +71,7 @@ def test_an_expression_that_no_lane_can_bear_is_refused_before_anything_is_sent(
     assert scalar(ground.dsn, "SELECT count(*) FROM target") == 0
 
 
-@EVERY_ENGINE
+@EVERY_SESSION
 def test_a_batch_that_kills_its_python_is_held_and_the_others_are_delivered(ground: Ground) -> None:
     make_source(ground.dsn, "orders", 500)
     execute(ground.dsn, "CREATE TABLE target (id bigint)")

@@ -19,7 +19,7 @@ from tests.services.processes import below, kill
 from tests.services.spark_connect import SparkConnectServer
 
 ROWS = 4_000
-pytestmark = pytest.mark.parametrize("ground", [Kind.SUBMIT, Kind.CONNECT], indirect=True)
+BOTH = pytest.mark.parametrize("ground", [Kind.SUBMIT, Kind.CONNECT], indirect=True)
 
 
 def kill_spark(ground: Ground, server: SparkConnectServer) -> None:
@@ -40,7 +40,11 @@ def begun(ground: Ground, document: Mapping[str, Any]) -> int:
     return count
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_most_once"])
+@pytest.mark.parametrize(
+    ("ground", "delivery"),
+    [(Kind.SUBMIT, "exactly_once"), (Kind.CONNECT, "exactly_once"), (Kind.CONNECT, "at_most_once")],
+    indirect=["ground"],
+)
 def test_spark_is_killed_and_the_run_goes_on_with_another(
     ground: Ground, connect_server: SparkConnectServer, delivery: str
 ) -> None:
@@ -61,6 +65,7 @@ def test_spark_is_killed_and_the_run_goes_on_with_another(
     assert ground.ledger.audit("orders")["ok"]
 
 
+@BOTH
 def test_the_run_is_killed_and_the_next_one_completes_it(ground: Ground, tmp_path: Path) -> None:
     document = slow_orders(ground, ROWS)
 
@@ -75,6 +80,7 @@ def test_the_run_is_killed_and_the_next_one_completes_it(ground: Ground, tmp_pat
     assert ground.ledger.audit("orders")["ok"]
 
 
+@BOTH
 def test_an_engine_that_is_killed_stops_its_lanes_and_the_next_run_completes_it(ground: Ground) -> None:
     document = slow_orders(ground, ROWS)
     engine = make_engine(ground.pipeline(document))

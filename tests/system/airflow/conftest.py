@@ -24,6 +24,7 @@ PIPELINES = [
     Declared("dead_before_settle", Kind.DEFERRED),
     Declared("dead_after_settle", Kind.GROUPED),
     Declared("headless", Kind.GROUPED),
+    Declared("orphaned", Kind.GROUPED),
     Declared("unwatched", Kind.DEFERRED, delay=30_000),
     Declared("rested", Kind.GROUPED, ttl=5),
     Declared("stopped", Kind.SINGLE),
@@ -31,7 +32,7 @@ PIPELINES = [
 ]
 _QUICK = {
     "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",
-    "SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "6",
+    "SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "60",
     "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "1",
@@ -39,7 +40,7 @@ _QUICK = {
     "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
     "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
 }
-"""A dead worker, scheduler or triggerer is missed after seconds, not minutes."""
+"""A dead worker or triggerer is missed after seconds, not minutes; a scheduler when a test says so."""
 
 
 @pytest.fixture(scope="package")
@@ -58,7 +59,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresSer
     airflow = AirflowServices(
         tmp_path_factory.mktemp("home"), dags, env, triggerer=True, metadata=sqlalchemy_url(metadata), users=USERS
     )
-    made = Scene(airflow, data, dags, store, ledger)
+    made = Scene(airflow, data, dags, store=store, ledger_dsn=ledger, metadata=metadata)
     made.declare(PIPELINES)
     with airflow:
         yield made

@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg2
 
 from airflow_provider_ckpt.config.load import load
@@ -100,14 +101,18 @@ class Scene:
 
     :param store: the dsn of the targets' database
     :param ledger_dsn: the dsn of the ledger's
+    :param metadata: the dsn of Airflow's own
     """
 
-    def __init__(self, airflow: AirflowServices, data: Path, dags: Path, store: str, ledger_dsn: str) -> None:
+    def __init__(
+        self, airflow: AirflowServices, data: Path, dags: Path, *, store: str, ledger_dsn: str, metadata: str
+    ) -> None:
         self.airflow = airflow
         self.data = data
         self.dags = dags
         self.store = store
         self.ledger_dsn = ledger_dsn
+        self.metadata = metadata
         self.declarations: dict[str, Path] = {}
 
     def declare(self, pipelines: list[Declared]) -> None:
@@ -166,6 +171,32 @@ class Scene:
         self.airflow.until(
             lambda: int(scalar(self.store, _WAITING, [name])) == writers, 120, f"nobody came to the gate of {name}"
         )
+
+    # Airflow's services
+
+    def kill(self, service: str) -> None:
+        """Kill a service as its machine's death would, after which PostgreSQL ends its sessions.
+
+        Here the executor's workers live on with the connections that they inherited from the scheduler, which would
+        keep the locks of its last transaction for ever.
+        """
+        process = psutil.Process(self.airflow.pid(service))
+        ports = [item.laddr.port for item in process.net_connections() if item.status == psutil.CONN_ESTABLISHED]
+        self.airflow.kill(service)
+        execute(
+            self.metadata,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE client_port = ANY(%s)",
+            parameters=[ports],
+        )
+
+    def scheduler_job(self) -> int:
+        """The job, as Airflow calls it, of the scheduler that was started last."""
+        return int(scalar(self.metadata, "SELECT max(id) FROM job WHERE job_type = 'SchedulerJob'"))
+
+    def unheard_of(self, job: int) -> None:
+        """Have a dead scheduler's last heartbeat be long ago."""
+        statement = "UPDATE job SET latest_heartbeat = latest_heartbeat - interval '1 hour' WHERE id = %s RETURNING id"
+        assert execute(self.metadata, statement, parameters=[job])
 
     # Runs
 

@@ -18,7 +18,7 @@ def arrived_once(scene: Scene, name: str, number: int = 80) -> None:
 def restart(scene: Scene, *services: str) -> None:
     """Kill services, and start them again once all are dead."""
     for service in services:
-        scene.airflow.kill(service)
+        scene.kill(service)
     for service in services:
         scene.airflow.launch(service)
 
@@ -39,6 +39,26 @@ def test_a_scheduler_killed_while_spark_delivers_does_not_disturb_it_and_the_nex
     arrived_once(scene, name)
     assert scene.epoch(name) == 1
     assert scene.task(name, run_id, "run.submit")["try_number"] == 1
+
+
+def test_a_task_that_the_next_scheduler_gives_to_another_worker_is_fenced_and_done_once(scene: Scene) -> None:
+    """As it does with what it finds running once the one before is known to be dead (apache/airflow, LocalExecutor)."""
+    name = "orphaned"
+    scene.write(name, range(80))
+    with scene.closed(name):
+        run_id = scene.begin(name)
+        scene.at_gate(name)
+        task = processes.below(scene.worker(name, run_id, "run.submit")[0].pid)
+        dead = scene.scheduler_job()
+        restart(scene, "scheduler")
+        scene.unheard_of(dead)
+        scene.airflow.until(lambda: scene.epoch(name) == 2, 60, "nobody took the task over")
+        scene.airflow.until(lambda: not processes.alive(task), 60, "the first try goes on")
+
+    scene.succeeds(name, run_id)
+
+    arrived_once(scene, name)
+    assert scene.task(name, run_id, "run.submit")["try_number"] == 2
 
 
 def test_a_triggerer_and_a_scheduler_killed_under_a_retry_that_waits_pick_it_up_again(scene: Scene) -> None:

@@ -148,9 +148,9 @@ def test_two_who_remove_a_directory_at_once_do_not_disturb_each_other(
     made = RunDirectory()
     remove = shutil.rmtree
 
-    def meanwhile(path: Path, **options: bool) -> None:
+    def meanwhile(path: Path, *, ignore_errors: bool) -> None:
         made.remove()
-        remove(path, **options)
+        remove(path, ignore_errors=ignore_errors)
 
     monkeypatch.setattr(shutil, "rmtree", meanwhile)
     made.remove()

@@ -1,1 +1,0 @@
-"""Pipelines on a Spark standalone cluster."""
