@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.postgres.column_types import DAY
 from airflow_provider_ckpt.connectors.postgres.common import quote
 from airflow_provider_ckpt.connectors.postgres.table import Column, Table
 from airflow_provider_ckpt.connectors.protocols import POSITION
@@ -22,6 +23,19 @@ Encode = Callable[[Any], Any]
 """From an Arrow column to the one that is sent; raises ``pyarrow.ArrowInvalid`` for a value that does not fit."""
 
 _EPOCH_2000 = 946_684_800_000_000
+_TIMESTAMP_INFINITY = -(2**63) + _EPOCH_2000 - 1
+_DATE_INFINITY = -(2**31) + 10_957 - 1
+"""What the driver, whose days and microseconds begin at 1970, gives for infinity, one less than for minus infinity."""
+
+_DATE_SQL = (
+    f"CASE {{0}} WHEN {_DATE_INFINITY} THEN date 'infinity' WHEN {_DATE_INFINITY + 1} THEN date '-infinity'"
+    " ELSE date '1970-01-01' + {0} END"
+)
+_TIMESTAMP_SQL = (
+    f"CASE {{0}} WHEN {_TIMESTAMP_INFINITY} THEN timestamp 'infinity'"
+    f" WHEN {_TIMESTAMP_INFINITY + 1} THEN timestamp '-infinity'"
+    f" ELSE timestamp '1970-01-01' + {{0}} / {DAY} * interval '1 day' + {{0}} % {DAY} * interval '1 microsecond' END"
+)
 _TEXTS = frozenset(
     {"textrecv", "varcharrecv", "bpcharrecv", "citextrecv", "namerecv", "enum_recv", "json_recv", "citext_recv"}
 )
@@ -84,9 +98,9 @@ def _field(column: Column, kind: pa.DataType, *, strict: bool) -> Field:
     native = _native(column, kind) if strict else None
     if native is not None:
         return Field(column.name, native, column.type_sql, f"s.{name}", True)
-    encode, stage_type = _staged(column, kind, as_bytes=not strict)
-    value = f"convert_from(s.{name}, 'UTF8')" if not strict and _is_text(kind) else f"s.{name}"
-    return Field(column.name, encode, stage_type, f"CAST({value} AS {column.type_sql})", False)
+    raw = None if strict else _raw(kind)
+    encode, stage_type, value = raw or (*_staged(column, kind), "{0}")
+    return Field(column.name, encode, stage_type, f"CAST({value.format(f's.{name}')} AS {column.type_sql})", False)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -152,14 +166,30 @@ def _numeric(column: Column, kind: pa.DataType) -> Encode | None:
     return _cast(pa.decimal128(38, scale)) if precision <= 38 and scale <= precision else None
 
 
-def _staged(column: Column, kind: pa.DataType, *, as_bytes: bool) -> tuple[Encode, str]:
+def _raw(kind: pa.DataType) -> tuple[Encode, str, str] | None:
+    """For a type whose own binary form not every value has: an encoding that all have, its SQL type, the value from it.
+
+    :returns: the last as SQL with ``{0}`` for the sent column
+    """
+    import pyarrow as pa
+
+    if _is_text(kind):
+        return _cast(pa.binary()), "bytea", "convert_from({0}, 'UTF8')"
+    if pa.types.is_date(kind):
+        return lambda array: array.cast(pa.date32()).cast(pa.int32()), "integer", _DATE_SQL
+    if pa.types.is_timestamp(kind):
+        zoned = kind.tz is not None
+        return _microseconds, "bigint", f"({_TIMESTAMP_SQL}) AT TIME ZONE 'UTC'" if zoned else _TIMESTAMP_SQL
+    return None
+
+
+def _staged(column: Column, kind: pa.DataType) -> tuple[Encode, str]:
     """The encoding into a type that a cast in SQL can start from, and that type."""
     import pyarrow as pa
 
     types = pa.types
     choices: Sequence[tuple[bool, Encode, str]] = (
         (types.is_null(kind), _cast(pa.string()), "text"),
-        (_is_text(kind) and as_bytes, _cast(pa.binary()), "bytea"),
         (_is_text(kind), _cast(pa.string()), "text"),
         (types.is_boolean(kind), _cast(pa.bool_()), "boolean"),
         (types.is_uint64(kind), _cast(pa.decimal128(20, 0)), "numeric"),
@@ -184,12 +214,22 @@ def _cast(wanted: pa.DataType) -> Encode:
     return lambda array: array if array.type == wanted else array.cast(wanted)
 
 
+def _microseconds(array: Any) -> Any:
+    """Since 1970."""
+    import pyarrow as pa
+
+    return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
+
+
 def _timestamp(array: Any) -> Any:
     """Microseconds since 2000, the wire form: so that infinity, which Arrow does not know, comes through unchanged."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    return pc.subtract(array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64()), _EPOCH_2000)
+    sent = _microseconds(array)
+    if pc.any(pc.less(sent, _TIMESTAMP_INFINITY)).as_py():
+        raise pa.ArrowInvalid("a time so early that it would wrap around")
+    return pc.subtract(sent, _EPOCH_2000)
 
 
 def _jsonb(array: Any) -> Any:

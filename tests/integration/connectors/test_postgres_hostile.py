@@ -19,7 +19,13 @@ REFUSED = {
     "a text too large for its index": ("t text UNIQUE", pa.array(["a", None, "c"]), "54000"),
     "a number out of range": ("t numeric(4, 2)", pa.array([1.0, 1e300, 3.0]), "22003"),
     "infinity for a numeric": ("t numeric(4, 2)", pa.array([1.0, float("inf"), 3.0]), "22003"),
+    "a day after the last": ("t date", pa.array([0, 2**31 - 1, 1], pa.date32()), "22008"),
+    "a day before the first": ("t date", pa.array([0, -(2**31), 1], pa.date32()), "22008"),
+    "a time before the first": ("t timestamp", pa.array([0, -(10**18), 1], pa.timestamp("us")), "22008"),
+    "a time that would wrap around": ("t timestamptz", pa.array([0, -(2**63), 1], pa.timestamp("us", "UTC")), "22008"),
 }
+ENDLESS_DAYS = [0, -(2**31) + 10_956, -(2**31) + 10_957, 1]
+ENDLESS_TIMES = [-1, -(2**63) + 946_684_799_999_999, -(2**63) + 946_684_800_000_000, 1]
 
 
 @pytest.mark.parametrize(("column", "values", "state"), REFUSED.values(), ids=REFUSED)
@@ -34,6 +40,28 @@ def test_a_value_that_postgres_refuses_costs_its_row(
         assert lane.rows("id") == [(1,), (3,)]
         assert lane.letters() == [(1, state)]
         assert lane.receipts[0].counts.dead_lettered == 1
+
+
+def test_days_and_times_beside_a_bad_value_arrive_as_they_are_and_infinity_too(postgres_database: str) -> None:
+    """As the driver reads infinity, and minus infinity, from another PostgreSQL."""
+    columns = "id int, day date, at timestamp, zoned timestamptz, bad jsonb"
+    with Lane(target(postgres_database, columns)) as lane:
+        outcome = lane.send(
+            id=pa.array([1, 2, 3, 4]),
+            day=pa.array(ENDLESS_DAYS, pa.date32()),
+            at=pa.array(ENDLESS_TIMES, pa.timestamp("us")),
+            zoned=pa.array(ENDLESS_TIMES, pa.timestamp("us", "UTC")),
+            bad=pa.array(["1", "2", "3", "no JSON"]),
+        )
+        assert delivered(outcome)
+        assert execute(
+            postgres_database, "SET timezone = 'UTC'; SELECT day::text, at::text, zoned::text FROM target"
+        ) == [
+            ("1970-01-01", "1969-12-31 23:59:59.999999", "1969-12-31 23:59:59.999999+00"),
+            ("infinity", "infinity", "infinity"),
+            ("-infinity", "-infinity", "-infinity"),
+        ]
+        assert lane.letters() == [(3, "22P02")]
 
 
 def test_a_text_that_the_target_s_encoding_does_not_have_costs_its_row(postgres_server: PostgresServer) -> None:

@@ -67,7 +67,7 @@ class Lane:
         task = BatchTask(key, Range(self._sent * 1000, self._sent * 1000 + 1000), 1)
 
         def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-            records = rows.to_pylist()
+            records = pa.table({name: _for_python(rows.column(name)) for name in rows.column_names}).to_pylist()
             return [
                 DeadLetter(r[POSITION], None, json.dumps(r, default=str).encode(), errors[r[POSITION]], {"a": "b"})
                 for r in records
@@ -87,6 +87,11 @@ class Lane:
     @property
     def receipts(self) -> list[Receipt]:
         return list(self.sink.receipts({}))
+
+
+def _for_python(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Days and times as numbers, for Python's own are few."""
+    return values.cast(f"int{values.type.bit_width}") if pa.types.is_temporal(values.type) else values
 
 
 def target(dsn: str, columns: str) -> str:
