@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.hooks.engines import make_engine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.replication.engine import Engine
@@ -49,6 +50,7 @@ class Ground:
     :param run_part: ``run`` of a declaration, which chooses the engine
     :param ledger_dsn: where the ledger is
     :param dsn: of the database that holds source and target
+    :param others: further connections, by id
     """
 
     kind: Kind
@@ -56,6 +58,7 @@ class Ground:
     ledger: Ledger
     ledger_dsn: str
     dsn: str
+    others: dict[str, Connection] = field(default_factory=dict)
 
     def pipeline(self, document: Mapping[str, Any]) -> Pipeline:
         """The declaration as a model, on this engine."""
@@ -76,8 +79,11 @@ class Ground:
         """
         pipeline = self.pipeline(document)
         packed = pack(function) if function else None
-        setup = Setup(pipeline, self.ledger, lambda name: connection_to(self.dsn, name), owner, function=packed)
+        setup = Setup(pipeline, self.ledger, self._connection, owner, function=packed)
         return replicate(setup, engine or make_engine(pipeline))
+
+    def _connection(self, name: str) -> Connection:
+        return self.others.get(name) or connection_to(self.dsn, name)
 
     @contextmanager
     def running(self, document: Mapping[str, Any], folder: Path) -> Iterator[subprocess.Popen[bytes]]:

@@ -1,0 +1,79 @@
+"""More than tables on a Spark Connect server: transactions of Kafka, and commits of an Iceberg table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from airflow_provider_ckpt.core.batch import Counts
+from tests.integration.connectors.kafka_sink_support import stored
+from tests.integration.connectors.kafka_support import CONNECTION as KAFKA
+from tests.integration.connectors.kafka_support import connection_to as connection_to_kafka
+from tests.integration.connectors.kafka_support import put
+from tests.integration.engines.ground import Ground
+from tests.services.iceberg import IcebergService
+from tests.services.kafka import KafkaBroker
+
+TRANSFORM = {"decode": "json", "schema": "id bigint, name string", "where": "id % 10 <> 3", "select": {"id": "id * 2"}}
+
+
+def records(start: int, end: int, *bad: bytes) -> list[bytes]:
+    """Messages of that many ids, and what is no JSON."""
+    return [*(json.dumps({"id": i, "name": f"n{i}"}).encode() for i in range(start, end)), *bad]
+
+
+def kept(end: int) -> list[int]:
+    """What of :func:`records` is delivered."""
+    return [2 * i for i in range(end) if i % 10 != 3]
+
+
+def test_messages_between_topics(ground: Ground, kafka_broker: KafkaBroker) -> None:
+    source, target = kafka_broker.new_topic(2), kafka_broker.new_topic(2)
+    ground.others[KAFKA] = connection_to_kafka(kafka_broker)
+    document = {
+        "name": f"copy-{target}",
+        "source": {"type": "kafka", "connection": KAFKA, "topic": source},
+        "transform": TRANSFORM,
+        "sink": {"type": "kafka", "connection": KAFKA, "topic": target},
+        "dead_letter_queue": {"topic": f"letters-{target}"},
+        "delivery": "exactly_once",
+        "commit_strategy": {"commit_interval": 25},
+    }
+    put(kafka_broker, source, records(0, 100, b"no JSON"), 0)
+    put(kafka_broker, source, records(100, 200), 1)
+
+    first = ground.run(document)
+    put(kafka_broker, source, records(200, 300), 1)
+    second = ground.run(document)
+
+    assert first.records == Counts(201, 180, 20, 1)
+    assert second.records == Counts(100, 90, 10, 0)
+    delivered = [json.loads(record.value or b"")["id"] for record in stored(kafka_broker, target)]
+    assert sorted(delivered) == kept(300)
+    assert [record.value for record in stored(kafka_broker, f"letters-{target}")] == [b"no JSON"]
+    assert ground.ledger.audit(document["name"])["ok"]
+
+
+def test_files_into_an_iceberg_table(ground: Ground, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    lake = IcebergService(tmp_path / "lake", ground.dsn)
+    ground.others["lake"] = lake.connection
+    document = {
+        "name": "lines",
+        "source": {"type": "files", "path": str(source)},
+        "transform": TRANSFORM,
+        "sink": {"type": "iceberg", "connection": "lake", "table": "air.lines"},
+        "delivery": "exactly_once",
+        "commit_strategy": {"commit_interval": 30},
+    }
+    (source / "0.jsonl").write_bytes(b"\n".join(records(0, 100, b"no JSON")) + b"\n")
+
+    first = ground.run(document)
+    (source / "1.jsonl").write_bytes(b"\n".join(records(100, 200)) + b"\n")
+    second = ground.run(document)
+
+    assert first.records == Counts(101, 90, 10, 1)
+    assert second.records == Counts(100, 90, 10, 0)
+    assert sorted(lake.rows("air.lines")["id"].to_pylist()) == kept(200)
+    assert ground.ledger.audit("lines")["ok"]
