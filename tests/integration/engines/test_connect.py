@@ -79,29 +79,32 @@ def test_a_session_that_the_server_closed_is_replaced(
     assert deliver(ground, document) == replaced
 
 
-def test_a_server_that_was_restarted_gets_the_code_and_the_properties_again(
-    ground: Ground, document: dict[str, Any], connect_server: SparkConnectServer
+def test_lanes_run_the_code_and_the_properties_of_the_worker_also_after_the_server_was_restarted(
+    ground: Ground, connect_server: SparkConnectServer
 ) -> None:
-    session = deliver(ground, document)
-    connect_server.kill()
-    connect_server.start()
-
-    assert deliver(ground, document) == session
-
-
-def test_lanes_run_the_code_of_the_worker_and_not_of_the_server(ground: Ground) -> None:
     make_source(ground.dsn, "orders", 1)
-    execute(ground.dsn, "CREATE TABLE target (path text)")
+    execute(ground.dsn, "CREATE TABLE target (zone text, path text)")
+    document = orders_pipeline() | {
+        "transform": {
+            "select": {"zone": "current_timezone()"},
+            "python": "task",
+            "returns": "zone string, path string",
+        },
+        "run": {"conf": {"spark.sql.session.timeZone": "Asia/Tokyo"}},
+    }
 
     def where(rows: pa.Table) -> pa.Table:
-        return pa.table({"path": [airflow_provider_ckpt.core.__file__] * rows.num_rows})
+        path = pa.array([airflow_provider_ckpt.core.__file__] * rows.num_rows)
+        return pa.table({"zone": rows.column("zone"), "path": path})
 
-    ground.run(
-        orders_pipeline() | {"transform": {"select": {"id": "id"}, "python": "task", "returns": "path string"}},
-        function=where,
-    )
+    ground.run(document, function=where)
+    connect_server.kill()
+    connect_server.start()
+    add_rows(ground.dsn, "orders", 2, 3)
+    ground.run(document, function=where)
 
-    assert "airflow_provider_ckpt.zip" in scalar(ground.dsn, "SELECT path FROM target")
+    found = execute(ground.dsn, "SELECT zone, path LIKE '%/airflow_provider_ckpt.zip/%' FROM target")
+    assert found == [("Asia/Tokyo", True)] * 2
 
 
 def test_no_password_is_in_what_the_server_writes(

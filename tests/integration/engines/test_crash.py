@@ -82,7 +82,8 @@ def test_the_run_is_killed_and_the_next_one_completes_it(ground: Ground, tmp_pat
 
 @BOTH
 def test_an_engine_that_is_killed_stops_its_lanes_and_the_next_run_completes_it(ground: Ground) -> None:
-    document = slow_orders(ground, ROWS)
+    """Spark gives the Python of a task that was cancelled up to four seconds."""
+    document = slow_orders(ground, 3_000, seconds=0.7)
     engine = make_engine(ground.pipeline(document))
 
     with ThreadPoolExecutor(1) as pool:
@@ -93,12 +94,12 @@ def test_an_engine_that_is_killed_stops_its_lanes_and_the_next_run_completes_it(
         took = time.monotonic() - started
         with pytest.raises(EngineError, match="Spark was stopped"):
             running.result(30)
-    time.sleep(2.5)  # in which a Python worker ends that its task has given up
+    time.sleep(6)
     stopped = delivered(ground)[0]
-    time.sleep(1.5)
+    time.sleep(2)
 
     assert took < 10
-    assert delivered(ground)[0] == stopped < expected(ground)[0]
+    assert delivered(ground)[0] == stopped < expected(ground)[0] * 3 // 4
     assert ground.run(document).route[-1] == "done"
     assert delivered(ground) == expected(ground)
     assert ground.ledger.audit("orders")["ok"]
