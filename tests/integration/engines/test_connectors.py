@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from airflow_provider_ckpt.core.batch import Counts
 from tests.integration.connectors.kafka_sink_support import stored
@@ -30,7 +31,7 @@ def kept(end: int) -> list[int]:
 def test_messages_between_topics(ground: Ground, kafka_broker: KafkaBroker) -> None:
     source, target = kafka_broker.new_topic(2), kafka_broker.new_topic(2)
     ground.others[KAFKA] = connection_to_kafka(kafka_broker)
-    document = {
+    document: dict[str, Any] = {
         "name": f"copy-{target}",
         "source": {"type": "kafka", "connection": KAFKA, "topic": source},
         "transform": TRANSFORM,
