@@ -36,7 +36,7 @@ demo: setup java ## Replicate 336,776 flights under a real Airflow; writes build
 	@$(PY) -m tests.system.demo
 
 test: lint postgres java kafka jdbc browser ## Lint, then every test: unit, integration, real Airflow, crashes
-	@$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 20
+	@$(PYTEST) --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 20
 
 test-unit: setup ## Pure tests, in seconds
 	@$(PYTEST) tests/unit
