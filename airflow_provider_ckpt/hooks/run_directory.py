@@ -37,10 +37,12 @@ class RunDirectory:
 
     def remove(self) -> None:
         """Remove it with all that is in it; a second time nothing happens, be it from another thread meanwhile."""
-        with suppress(IndexError):
+        try:
             lock = self._held.pop()
-            shutil.rmtree(self.path, ignore_errors=True)
-            os.close(lock)
+        except IndexError:
+            return
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(lock)
 
 
 def sweep() -> None:
