@@ -16,7 +16,12 @@ from typing import Self
 
 from airflow_provider_ckpt.spark.lifeline import tied
 
-_ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
+_ENVIRONMENT = {
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "SPARK_DAEMON_JAVA_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", ""),
+    "SPARK_DAEMON_MEMORY": "256m",
+    "SPARK_NO_DAEMONIZE": "1",
+}
 
 
 class SparkCluster:

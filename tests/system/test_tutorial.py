@@ -43,7 +43,7 @@ def terminal(tmp_path: Path, postgres_server: PostgresServer) -> Iterator[Termin
 
     Only the cache is the machine's, so that Spark's head start is not made anew by every test.
     """
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PG"))}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PG", "SPARK"))}
     path = os.pathsep.join([str(Path(sys.executable).parent), inherited["PATH"]])
     cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
     env = {**inherited, "PATH": path, "HOME": str(tmp_path), "XDG_CACHE_HOME": cache}

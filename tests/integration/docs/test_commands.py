@@ -42,7 +42,6 @@ WAREHOUSE = """
     CREATE TABLE orders (id bigint PRIMARY KEY, customer_id int, amount numeric, ordered_at timestamptz,
       CONSTRAINT small CHECK (amount <> 175))
 """
-QUICK = {"spark.master": "local[1]", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 NOT_RUN = [block for block in every_block() if block.language == "console" and elsewhere(block)]
 FOLLOWED: set[str] = set()
 """The pages whose commands a test types."""
@@ -65,7 +64,8 @@ class Orders:
         self.file.parent.mkdir(parents=True)
         declared = yaml.safe_load((ROOT / "dags/pipelines/orders.yaml").read_text())
         declared["commit_strategy"]["commit_interval"] = 10
-        self.file.write_text(yaml.safe_dump({**declared, "run": {"conf": QUICK}, "recovery": {"settle_lag": 0}}))
+        quick = {"run": {"conf": {"spark.master": "local[1]"}}, "recovery": {"settle_lag": 0}}
+        self.file.write_text(yaml.safe_dump({**declared, **quick}))
         reader.airflow("ckpt db migrate")
 
     def run(self, *, holding: str = "") -> None:

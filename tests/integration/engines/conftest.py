@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -34,6 +35,7 @@ def ground(
             "spark.master": request.getfixturevalue("cluster").master,
             "spark.pyspark.python": sys.executable,
             "spark.driver.host": "127.0.0.1",
+            "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
             "spark.executor.memory": "512m",
             "spark.ui.enabled": "false",
         }

@@ -27,6 +27,8 @@ PIPELINES = [
     Declared("orphaned", Kind.GROUPED),
     Declared("unwatched", Kind.DEFERRED, delay=30_000),
     Declared("rested", Kind.GROUPED, ttl=5),
+    Declared("renewed", Kind.DEFERRED, ttl=15, delay=60_000),
+    Declared("overtaken", Kind.DEFERRED, ttl=15, delay=600_000),
     Declared("stopped", Kind.SINGLE),
     Declared("stuck", Kind.SINGLE),
 ]

@@ -36,8 +36,7 @@ sink: {{type: postgres, connection: store, table: {name}}}
 lease: {{ttl: {ttl}s, on_busy: wait}}
 retry: {{max_attempts: 1, rounds: 2, initial_delay_ms: {delay}, max_delay_ms: {delay}, jitter: 0, on_exhausted: hold}}
 recovery: {{settle_lag: 0s}}
-run:
-  conf: {{spark.master: "local[1]", spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}}
+run: {{conf: {{spark.master: "local[1]"}}}}
 """
 _GATE = """
 CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$

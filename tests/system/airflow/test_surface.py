@@ -19,8 +19,7 @@ name: {name}
 source: {{type: files, path: "{data}/{name}"}}
 transform: {{decode: json, schema: id int, {transform}}}
 sink: {{type: files, path: "{data}/out/{name}", format: jsonl}}
-run:
-  conf: {{spark.master: "local[1]", spark.driver.extraJavaOptions: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}}
+run: {{conf: {{spark.master: "local[1]"}}}}
 {more}
 """
 _COPY = "select: {id: id}"
