@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from airflow_provider_ckpt.connectors.content import DeadLetter
 from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Reader
 from airflow_provider_ckpt.core.batch import Instruction
-from airflow_provider_ckpt.core.errors import ErrorInfo
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import originals, packing
@@ -127,7 +127,7 @@ def _add_letters(gathered: Gathered, reader: Reader, task: BatchTask, *, raw: bo
         if raw:
             gathered.rejected = originals.restored(reader, task, gathered.rejected)
         gathered.letters = originals.of_rejected(reader, task, gathered.rejected, task.detail.get(TRACES, {}), raw=raw)
-    garbled = unreadable_texts(gathered.rows)
+    garbled = unreadable_texts(gathered.rows, ErrorType.TRANSFORM_EVALUATION)
     if garbled:
         gathered.letters += originals.reread(reader, task, garbled, raw=raw)
         at = gathered.rows.column(POSITION)

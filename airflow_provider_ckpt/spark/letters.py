@@ -132,7 +132,7 @@ class LetterReader:
             return [parts[name] for name, _ in self._shape.columns]
         if letter.value is None:
             raise ValueError("it has no bytes")
-        row = json.loads(letter.value.decode("utf-8", "surrogatepass"))
+        row = json.loads(letter.value.decode("utf-8", "surrogateescape"))
         if not isinstance(row, dict):
             raise ValueError("its bytes are not a row")
         kinds = [(name, to_arrow(kind)) for name, kind in self._shape.columns]

@@ -156,20 +156,32 @@ def from_rows(
 
 
 def row_json(row: Mapping[str, Any]) -> bytes:
-    """A row as one JSON object, without loss: what JSON has no type for becomes text as PostgreSQL would write it."""
-    return json.dumps(row, default=_text, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    """A row as one JSON object, without loss: what JSON has no type for becomes text as PostgreSQL would write it.
+
+    A text that is not UTF-8 stands in it as it is, byte for byte.
+    """
+    return json.dumps(row, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 
 def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
     try:
         records = batch.to_pylist()
-    except (OverflowError, ValueError):  # a date that Python has no value for: infinity, or a year beyond 9999
-        import pyarrow as pa
-
-        columns = [moments.texts(column) for column in batch.columns]
-        records = pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
+    except (OverflowError, ValueError):
+        columns = zip(*(_values(column) for column in batch.columns), strict=True)
+        records = [dict(zip(batch.schema.names, values, strict=True)) for values in columns]
     for record in records:
         yield record.pop(POSITION), record
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column in which Python may have none for some: an infinite day, a year beyond 9999, no UTF-8."""
+    import pyarrow as pa
+
+    if pa.types.is_string(column.type):
+        found = column.view(pa.binary()).to_pylist()
+        return [None if value is None else value.decode("utf-8", "surrogateescape") for value in found]
+    values: list[Any] = moments.texts(column).to_pylist()
+    return values
 
 
 def _text(value: object) -> str:

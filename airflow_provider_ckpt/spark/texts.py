@@ -1,6 +1,7 @@
-"""Finds texts that are not UTF-8 among the rows to deliver: an expression may make some, and no sink can hold one.
+"""Finds texts that are not UTF-8 among the rows to deliver: an expression may make some, a Parquet file may hold some.
 
-A parquet file with such a text is unreadable as a whole. All rows are looked at in bulk; one by one only if need be.
+No sink can hold one, and a table's file with such a text is unreadable as a whole. All rows are looked at in bulk; one
+by one only if need be.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def unreadable_texts(rows: pa.Table) -> dict[int, ErrorInfo]:
+def unreadable_texts(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
     """The rows with a text that is not UTF-8, by position, and why.
 
     :param rows: :data:`~.protocols.POSITION` first
+    :param kind: of the errors
     """
     found: dict[int, ErrorInfo] = {}
     positions = rows.column(0)
@@ -28,7 +30,7 @@ def unreadable_texts(rows: pa.Table) -> dict[int, ErrorInfo]:
         for chunk in column.chunks:
             # Taken, not sliced: a slice of lists or structs is checked with all that it was cut from.
             for at in [] if _readable(chunk) else [at for at in range(len(chunk)) if not _readable(chunk.take([at]))]:
-                error = data_error(ErrorType.TRANSFORM_EVALUATION, f"{name} is a text that is not valid UTF-8")
+                error = data_error(kind, f"{name} is a text that is not valid UTF-8")
                 found.setdefault(positions[start + at].as_py(), error)
             start += len(chunk)
     return found

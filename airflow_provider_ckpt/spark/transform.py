@@ -131,8 +131,17 @@ def _columns(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFr
     if pipeline.transform.decode:
         frame, names, checks = decode(frame, pipeline, shape)
     else:
-        names, checks = [name for name, _ in shape.columns], []
+        names, checks = [name for name, _ in shape.columns], _text_checks(pipeline, shape)
     return frame, names, [*checks, *_null_checks(pipeline, names)]
+
+
+def _text_checks(pipeline: Pipeline, shape: Shape) -> list[Check]:
+    """That texts are UTF-8: a database has seen to that, and nobody has in a Parquet file."""
+    texts = [name for name, kind in shape.columns if kind == "string"] if pipeline.source.format == "parquet" else []
+    return [
+        Check(f"NOT is_valid_utf8({quote(name)})", ErrorType.MESSAGE_DESERIALIZATION, f"{name} is not valid UTF-8")
+        for name in texts
+    ]
 
 
 def _null_checks(pipeline: Pipeline, names: list[str]) -> list[Check]:

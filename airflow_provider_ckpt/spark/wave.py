@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -138,7 +139,23 @@ def _frame(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> DataFr
     returns = None
     if given is not None:
         returns = to_arrow_schema(parse_schema(spark, given, job.context.pipeline, "transform.returns"), timezone="UTC")
-    return judged.mapInArrow(partial(deliver_lane, job, wave, returns), outcome)
+    deliver = partial(deliver_lane, job, wave, returns)
+    with refusals(job.pipeline):
+        names = judged.columns
+        if set(".`") & set().union(*names):  # Spark does not look up these names as they are
+            judged, deliver = judged.toDF(*(f"_{at}" for at in range(len(names)))), partial(_named, names, deliver)
+        return judged.mapInArrow(deliver, outcome)
+
+
+def _named(
+    names: list[str],
+    deliver: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Deliver batches whose columns have come numbered under their names."""
+    import pyarrow as pa
+
+    return deliver(pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches)
 
 
 def reader_schema(spark: SparkSession, job: Job) -> StructType:

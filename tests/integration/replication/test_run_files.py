@@ -155,6 +155,38 @@ def test_a_rejected_row_of_a_parquet_file_is_replayed_with_all_its_columns(folde
     assert len(visible(folders.out)) == 3
 
 
+@pytest.mark.parametrize("transform", [{}, {"where": "id >= 0", "select": {"id": "id", "name": "upper(name)"}}])
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_text_of_a_parquet_file_that_is_not_utf8_costs_its_row(
+    folders: Folders, transform: dict[str, Any], form: str
+) -> None:
+    texts = pa.array([b"ok", b"caf\xe9", None, b"\xff\xfe"], pa.binary()).view(pa.string())
+    put_rows(folders.inbox / "a.parquet", pa.table({"id": range(4), "name": texts}))
+    copied = folders.replication.changed(
+        source={"format": "parquet"}, transform={"decode": None, "schema": None, **transform}, sink={"format": form}
+    )
+
+    assert copied.run().records == Counts(4, 2, 0, 2)
+
+    setup = copied.setup()
+    letters = {kept.letter.value: kept.letter.error for _, kept in look(setup, index(setup).entries)}
+    assert set(letters) == {b'{"id": 1, "name": "caf\xe9"}', b'{"id": 3, "name": "\xff\xfe"}'}
+    assert {error.type for error in letters.values()} == {"MessageDeserialization"}
+    assert ids(folders.out) == [0, 2]
+
+
+@pytest.mark.parametrize("name", ["a.b", "`", "a b", "1", "größe", "id.`x`.y"])
+def test_a_column_of_any_name_passes_a_transform(folders: Folders, name: str) -> None:
+    put_rows(folders.inbox / "a.parquet", pa.table({name: range(12)}))
+    quoted = name.replace("`", "``")
+    chosen = folders.replication.changed(
+        source={"format": "parquet"}, transform={"decode": None, "schema": None, "where": f"`{quoted}` > 3"}
+    )
+
+    assert chosen.run().records == Counts(12, 8, 4, 0)
+    assert sorted(row[name] for row in rows(folders.out)) == list(range(4, 12))
+
+
 def test_files_that_do_not_fit_together_end_the_run_before_anything_is_sent(folders: Folders) -> None:
     put_rows(folders.inbox / "a.parquet", pa.table({"id": [1]}), at=1)
     put_rows(folders.inbox / "b.parquet", pa.table({"id": ["x"]}), at=2)

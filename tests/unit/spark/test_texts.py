@@ -9,6 +9,7 @@ from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark.texts import unreadable_texts
 
 GOOD, BAD = "é".encode(), b"\xff\xfe"
+KIND = ErrorType.TRANSFORM_EVALUATION
 
 
 def texts(*values: bytes | None) -> pa.Array:
@@ -25,16 +26,16 @@ def table(**columns: list[pa.Array]) -> pa.Table:
 
 def test_the_bad_rows_of_every_chunk_and_column_are_found() -> None:
     rows = table(a=[texts(GOOD, BAD), texts(None, GOOD, BAD)], b=[texts(GOOD, BAD, GOOD, BAD, GOOD)])
-    found = unreadable_texts(rows)
+    found = unreadable_texts(rows, KIND)
     assert sorted(found) == [11, 13, 14]
-    assert {error.type for error in found.values()} == {ErrorType.TRANSFORM_EVALUATION}
+    assert {error.type for error in found.values()} == {KIND}
     assert (found[11].message[:1], found[13].message[:1]) == ("a", "b")
 
 
 def test_texts_inside_lists_and_structs_are_looked_at() -> None:
     inside = pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), texts(GOOD, GOOD, BAD))
-    assert sorted(unreadable_texts(table(a=[pa.StructArray.from_arrays([inside], ["x"])]))) == [11]
+    assert sorted(unreadable_texts(table(a=[pa.StructArray.from_arrays([inside], ["x"])]), KIND)) == [11]
 
 
 def test_bytes_are_no_texts() -> None:
-    assert unreadable_texts(table(a=[pa.array([BAD, GOOD])], b=[texts(GOOD, None)])) == {}
+    assert unreadable_texts(table(a=[pa.array([BAD, GOOD])], b=[texts(GOOD, None)]), KIND) == {}
