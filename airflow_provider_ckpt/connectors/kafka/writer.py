@@ -92,6 +92,9 @@ class KafkaWriter:
             return _failed(task, error.info)
         except KafkaException as error:
             return _failed(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
+        except BaseException:  # it may have come between a commit and its being remembered
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -90,14 +91,18 @@ class PostgresWriter:
             return _failed(task, error.info)
         except Error as error:
             return _failed(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
+        except BaseException:  # its claim stands in an open transaction, which the next batch would commit
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let go of the connection, be it alive or not."""
-        if self._open is not None:
-            self._cursor.close()
-            self._open.close()
+        opened, cursor = self._open, self._cursor
         self._open = self._cursor = self._target = None
         self._senders.clear()
+        if opened is not None:
+            with closing(opened), closing(cursor):
+                pass
 
     def _with_letters(self, task: BatchTask, content: Content) -> Outcome:
         """The batch, tried again from its start while nothing but its dead letters is in the way."""

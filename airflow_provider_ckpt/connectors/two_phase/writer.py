@@ -115,7 +115,7 @@ class TableWriter(ABC, Generic[V]):
                 data = self._write(task, rows.drop_columns([POSITION]), version, written)
             # Last, and never removed: a twin of this attempt may have a receipt that names the same letters.
             letters_file = self._write_letters(task, letters, version) if letters else None
-        except CkptError:
+        except BaseException:
             discard(written)
             raise
         staged = Staged(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import pyarrow as pa
@@ -64,6 +64,19 @@ class SinkHarness(ABC):
     @abstractmethod
     def letters(self, context: SinkContext) -> list[StoredLetter]:
         """The pipeline's dead letters that count, by position."""
+
+
+class OutOfMemory(Mapping[str, str]):
+    """A dead letter's headers that take the last memory when they are looked at, in the middle of the batch."""
+
+    def __getitem__(self, name: str) -> str:
+        raise MemoryError
+
+    def __iter__(self) -> Iterator[str]:
+        raise MemoryError
+
+    def __len__(self) -> int:
+        raise MemoryError
 
 
 class Run:
@@ -241,6 +254,26 @@ class SinkConformance(ABC):
             assert outcome.error is not None
             assert "SumIdentity" in outcome.error.message
             assert (harness.target(), run.receipts()) == ([], [])
+
+    def test_an_unforeseen_error_leaves_nothing_of_its_batch_not_even_with_the_next_one(
+        self, harness: SinkHarness
+    ) -> None:
+        with Run(harness, 1) as run:
+            run.take_over()
+            broken = content(0, rejected=1)
+            broken.letters[0] = replace(broken.letters[0], headers=OutOfMemory())
+
+            with pytest.raises(MemoryError):
+                run.send(task(0), broken)
+            after = run.send(task(1, partition="other"), content(1))
+
+            assert after.outcome is AttemptOutcome.DELIVERED
+            assert harness.target() == ids(1)
+            assert [receipt.key for receipt in run.receipts()] == [after.key]
+            assert harness.letters(run.context) == []
+            again = run.send(task(0, attempt=2), content(0))
+            assert (again.outcome, again.found) == (AttemptOutcome.DELIVERED, False)
+            assert harness.target() == ids(0, 1)
 
     def test_dead_letters_carry_the_original_bytes(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:
