@@ -35,6 +35,9 @@ WHERE database = pg_catalog.current_database()
 """
 _LAST_MICROSECOND = 2**63 - 1
 
+_ZONES = 900_000_000
+"""Microseconds of a quarter of an hour: the time zones of all places are whole numbers of it apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -145,13 +148,17 @@ def candidate(fetch: Fetch, table: Table, cursor: str) -> int | None:
         )
     following = int(greatest) + 1
     now = _earliest_next(fetch, kind, column.modifier)
-    if now is not None and abs(greatest - now[0]) <= now[1]:
-        return min(following, now[0])
-    return following
+    if now is None:
+        return following
+    earliest, granularity = now
+    if kind is CursorKind.TIMESTAMP:  # in the time zone of whoever wrote the greatest
+        earliest += round((greatest - earliest) / _ZONES) * _ZONES
+    return min(following, earliest) if abs(greatest - earliest) <= granularity else following
 
 
 def _earliest_next(fetch: Fetch, kind: CursorKind, precision: int) -> tuple[int, int] | None:
-    """The smallest position that a row stamped with the present time may still get, and the type's granularity."""
+    """The smallest position that a row stamped with the present time may still get, of a time without zone in UTC; and
+    twice the type's granularity."""
     if kind is CursorKind.DATE:  # whatever the time zone of whoever fills it in
         date = "(clock_timestamp() AT TIME ZONE 'Etc/GMT+12')::date"
         return int(fetch(f"SELECT {position_sql(kind, date)}", [])[0][0]), 2 * DAY
