@@ -36,7 +36,7 @@ _SESSION = {
 
 _REFUSED_LOGIN = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|does not exist|permission denied|not permitted"
-    r"|certificate|invalid .*connection option|could not translate host name"
+    r"|certificate|invalid .*connection option"
 )
 _DRIVER_NOISE = re.compile(r"^[A-Z_]+: |\[libpq\] |(?:PGRES_FATAL_ERROR )|\. SQLSTATE: \w{5}$")
 _SERVER_SAID = re.compile(r"(?:ERROR|FATAL|PANIC): {1,2}(.+)", re.DOTALL)

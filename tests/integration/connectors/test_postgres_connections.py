@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres.common import open_adbc
+from airflow_provider_ckpt.connectors.postgres.common import open_adbc, open_psycopg
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.core.errors import ErrorType, SinkError
 from tests.integration.connectors.postgres_support import connection
@@ -32,6 +32,16 @@ def test_each_connection_has_its_own_name_and_settings(postgres_database: str) -
     ):
         assert adbc_fetch(first)(shown, []) == [("it's \\one", "7MB", "UTC")]
         assert adbc_fetch(second)(shown, []) == [("two", "4MB", "UTC")]
+
+
+@pytest.mark.parametrize("open_one", [open_adbc, open_psycopg])
+def test_a_name_that_nobody_resolves_is_an_outage(open_one: Callable[..., Any]) -> None:
+    nowhere = connection("postgresql://nobody@database.invalid:5432/shop")
+
+    with pytest.raises(SinkError, match="could not translate host name") as failure:
+        open_one(nowhere, "one", ErrorType.SINK)
+
+    assert (failure.value.info.recoverable, failure.value.info.whole) == (True, True)
 
 
 def test_closing_one_connection_leaves_the_others(postgres_database: str) -> None:
