@@ -179,7 +179,8 @@ def countable(account: Account, sides: Iterable[Account], *, before: datetime) -
         part = side.partition
         if part.limit is not None and part.committed < part.limit:
             owned.append(Range(part.committed, part.limit))
-        newer += side.resolved
+        if part.generation > account.partition.generation:  # what a rewind ended speaks of an older reading
+            newer += side.resolved
     chosen: list[RangeReceipt] = []
     covered: list[Range] = []
     newer.sort(key=_generation, reverse=True)

@@ -75,10 +75,12 @@ class Unaccounted:
 
     :param found: all of it
     :param wanted: what can be read again without doubling anything
+    :param act: has it read again, None if there is nothing
     """
 
     found: Sequence[Missing]
     wanted: Sequence[Missing]
+    act: Act | None
 
 
 def missing(setup: Setup) -> Unaccounted:
@@ -96,34 +98,38 @@ def missing(setup: Setup) -> Unaccounted:
         )
     finally:
         opened.close()
-    committed = {name: record.partition.committed for name, record in setup.ledger.partitions(pipeline.name).items()}
-    wanted = [item for item in found if item.range.end <= committed[item.partition]]
-    if pipeline.sink.mode != "upsert":
+    records = setup.ledger.partitions(pipeline.name)
+    wanted = [item for item in found if item.range.end <= records[item.partition].partition.committed]
+    if pipeline.sink.mode == "upsert":
+        act = Act(ActKind.REWIND, positions={item.partition: records[item.partition].low for item in wanted})
+    else:
         wanted = [item for item in wanted if item.why is not Why.LATE]
-    return Unaccounted(found, wanted)
+        act = Act(ActKind.RECOVER, spans=tuple((item.partition, item.range) for item in wanted))
+    return Unaccounted(found, wanted, act if wanted else None)
 
 
 def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) -> dict[str, Any]:
     """Find what is unaccounted for above the low watermark, and have it read again (Wave's recovery).
 
-    Records that turned up late in a range are known by their number only. An upsert sink takes the whole range once
-    more; an append sink would double those that it has, so there they are only listed.
+    Records that turned up late in a range are known by their number only. An append sink would double those that it
+    has, so there they are only listed. For an upsert sink the partition is rewound to its low watermark: the range by
+    itself would put back older versions of records whose newer ones came from beyond it, and a generation that began
+    at the range would not know what turns up late below it.
 
     :param dry_run: find, and ask for nothing
     :returns: what is missing, what became of it, and what is left for a person; JSON-ready
     """
-    pipeline = setup.pipeline
     unaccounted = missing(setup)
-    found, wanted = unaccounted.found, unaccounted.wanted
+    found, wanted, act = unaccounted.found, unaccounted.wanted, unaccounted.act
     result = None
-    if wanted and not dry_run:
-        act = Act(ActKind.RECOVER, spans=tuple((item.partition, item.range) for item in wanted))
+    if act is not None and not dry_run:
         result = carry_out_or_store(setup, act, who=who, why=why)
     return {
-        "pipeline": pipeline.name,
+        "pipeline": setup.pipeline.name,
         "dry_run": dry_run,
         "missing": [item.to_json() for item in found],
         "to_be_read_again": [item.to_json() for item in wanted],
+        "rewinds_to": dict(act.positions) if act is not None else {},
         "applied": result is not None and result.applied,
         "intent": None if result is None else result.intent,
         "left": [item.to_json() for item in found if item not in wanted],

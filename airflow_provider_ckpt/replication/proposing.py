@@ -111,8 +111,7 @@ def carry_out(errand: Errand, act: Act) -> dict[str, Any]:
 
 
 def _recover(errand: Errand, _: Ask) -> Act | None:
-    found = people.missing(errand.setup()).wanted
-    return Act(ActKind.RECOVER, spans=tuple((item.partition, item.range) for item in found)) if found else None
+    return people.missing(errand.setup()).act
 
 
 def _rewind(errand: Errand, ask: Ask) -> Act | None:

@@ -175,6 +175,12 @@ class TestLate:
         found = countable(account(receipt(0, 20)), [first, second], before=NOW)
         assert [item.counts.read for item in found] == [22]
 
+    def test_a_reading_from_before_a_rewind_stands_in_for_nothing(self) -> None:
+        before = side(0, 20, 20, receipt(0, 20, read=21, generation=2, name="recovery:2:t"))
+        rewound = Partition("t", generation=3, committed=20)
+        known = Account(rewound, 0, [receipt(0, 20, read=22, generation=3)], Stand(3, 20, 20))
+        assert self.ask(known, before, late={0: 2}) == []
+
     def test_what_a_side_partition_is_still_to_read_has_an_owner(self) -> None:
         known = account(receipt(0, 10), receipt(10, 20), receipt(20, 30))
         assert self.ask(known, side(10, 20, 10), late={10: 2, 20: 2}) == [(Range(20, 30), 10, 12)]
