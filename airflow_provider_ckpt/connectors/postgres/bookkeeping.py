@@ -67,6 +67,8 @@ class Bookkeeping:
                 PRIMARY KEY (ledger, pipeline, generation, partition, seq),
                 CHECK (range_start < range_end), CHECK (read = delivered + filtered + dead_lettered)
             );
+            CREATE INDEX IF NOT EXISTS {quote(f"{RECEIPT}_known")}
+                ON {self.table(RECEIPT)} (ledger, pipeline, partition, generation, range_end);
             CREATE TABLE IF NOT EXISTS {self.table(DEAD_LETTER)} (
                 ledger text NOT NULL, pipeline text NOT NULL, generation int NOT NULL, partition text NOT NULL,
                 seq bigint NOT NULL, attempt int NOT NULL, epoch bigint NOT NULL, position bigint NOT NULL,
@@ -116,17 +118,25 @@ class Bookkeeping:
               AND partition = {{3}}::text AND seq = {{4}}::bigint"""
 
     @property
-    def receipts(self) -> str:
-        """Receipts that are news. Values: ledger, pipeline, partitions, and up to which generation and position each is
-        known."""
+    def partitions(self) -> str:
+        """The partitions that have receipts, found one after the other. Values: ledger, pipeline."""
+        least = (
+            f"SELECT min(partition) FROM {self.table(RECEIPT)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"
+        )
         return f"""
-            SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)} AS r
-            LEFT JOIN unnest({{2}}::text[], {{3}}::int[], {{4}}::bigint[]) AS k (name, in_generation, position)
-                ON k.name = r.partition
-            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text
-              AND (k.name IS NULL OR generation > k.in_generation
-                   OR (generation = k.in_generation AND range_end > k.position))
-            ORDER BY generation, partition, seq"""
+            WITH RECURSIVE found (name) AS (
+                ({least}) UNION ALL SELECT ({least} AND partition > found.name) FROM found WHERE found.name IS NOT NULL
+            )
+            SELECT name FROM found WHERE name IS NOT NULL"""
+
+    @property
+    def receipts(self) -> str:
+        """A partition's receipts that are news. Values: ledger, pipeline, partition, and up to which generation and
+        position it is known."""
+        return f"""
+            SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = {{2}}::text
+              AND (generation, range_end) > ({{3}}::int, {{4}}::bigint)"""
 
     @property
     def letters(self) -> str:

@@ -36,6 +36,9 @@ _LOCK_TIMEOUT_MS = 2000
 _FENCE_SECONDS = 60.0
 """How long the fence goes on trying."""
 
+_NOTHING = Known(0, 0)
+"""Of a partition whose generations, which are numbered from 1, are all news."""
+
 _COUNTABLE_BYTES = 16 << 20
 """Up to this size a table's rows are counted when someone asks."""
 
@@ -135,10 +138,13 @@ class PostgresSink:
             books = Bookkeeping(self._target(fetch).schema)
             if self._absent(fetch, books):
                 return
-            generations, positions = ([known[name][part] for name in known] for part in range(2))
-            values = [self._context.ledger, self._context.pipeline, list(known), generations, positions]
-            rows = fetch(books.receipts, values)
-        yield from map(receipt_of, rows)
+            mine = [self._context.ledger, self._context.pipeline]
+            rows = [
+                row
+                for (name,) in fetch(books.partitions, mine)
+                for row in fetch(books.receipts, [*mine, name, *known.get(name, _NOTHING)])
+            ]
+        yield from sorted(map(receipt_of, rows), key=lambda receipt: receipt.key)
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """An attempt's dead letters at a time; see :meth:`Sink.letters`."""

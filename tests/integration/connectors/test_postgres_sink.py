@@ -18,6 +18,7 @@ from airflow_provider_ckpt.connectors.protocols import Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
+from airflow_provider_ckpt.core.receipts import Known
 from tests.integration.connectors.conformance_sink import (
     LEDGER,
     Run,
@@ -234,6 +235,31 @@ class TestBookkeeping:
             assert sink.replays(["dlq:2:p"]) == {"dlq:2:p": Replay(())}
         found = execute(postgres_database, "SELECT schemaname FROM pg_tables WHERE tablename LIKE 'ckpt_sink_%'")
         assert found == [(schema,)] * 4
+
+    def test_of_a_long_history_only_what_is_news_is_looked_at(self, harness: TargetHarness) -> None:
+        looked_at = """
+            SELECT sum(idx_tup_read) + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'ckpt_sink_receipt')
+            FROM pg_stat_user_indexes WHERE relname = 'ckpt_sink_receipt'
+        """
+        with Run(harness, 1) as run:
+            run.take_over().send(task(20_000), content(20_000))
+            run.send(task(0, partition="new"), content(0))
+            execute(
+                harness.dsn,
+                """INSERT INTO ckpt_sink_receipt SELECT ledger, pipeline, generation, partition, i, i * 10, i * 10 + 10,
+                   verdict, epoch, attempt, read, delivered, filtered, dead_lettered, at, bound
+                   FROM ckpt_sink_receipt, generate_series(0, 19999) AS i WHERE partition = 'main'""",
+                "ANALYZE ckpt_sink_receipt",
+                "SELECT pg_stat_force_next_flush()",
+            )
+            before = scalar(harness.dsn, looked_at)
+
+            news = run.receipts({"main": Known(1, 200_000)})
+            run.sink.close()
+            execute(harness.dsn, "SELECT pg_stat_force_next_flush()")
+
+            assert [(receipt.key.partition, receipt.key.seq) for receipt in news] == [("main", 20_000), ("new", 0)]
+            assert scalar(harness.dsn, looked_at) - before < 100
 
     def test_who_may_not_create_it_is_told_what_to_grant(
         self, harness: TargetHarness, postgres_server: PostgresServer
