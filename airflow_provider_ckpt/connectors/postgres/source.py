@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}
 """Boundaries are found by walking an index; the planner must not weigh that against a sort."""
 
-_SEQUENCE_CACHE = """
-SELECT s.seqrelid::regclass::text, s.seqcache FROM pg_catalog.pg_sequence s
-WHERE s.seqcache > 1 AND s.seqrelid IN (
+_SEQUENCES = """
+SELECT s.seqrelid::regclass::text, s.seqcache, s.seqincrement FROM pg_catalog.pg_sequence s
+WHERE s.seqrelid IN (
     SELECT objid FROM pg_catalog.pg_depend
     WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
       AND refobjid = {0}::oid AND refobjsubid = {1}::int
@@ -127,9 +127,16 @@ class PostgresSource:
             return replace(plan, batches=batches, more=more)
 
     def late(self) -> bool:
-        """Times are set by the clocks of applications; numbers come from a sequence, which the closed bound covers."""
+        """Times are set by the clocks of applications; numbers come from a sequence, which the closed bound covers.
+
+        A sequence that leaves numbers out may have an application that gives those out itself, whenever it likes.
+        """
         with self._session() as fetch:
-            return CursorKind(self._table(fetch).by_name[self._cursor].base_type) not in INTEGERS
+            table = self._table(fetch)
+            column = table.by_name[self._cursor]
+            if CursorKind(column.base_type) not in INTEGERS:
+                return True
+            return any(step > 1 for _, _, step in fetch(_SEQUENCES, [table.oid, column.number]))
 
     def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:  # noqa: ARG002
         """Rows that are visible now; a timestamp that an application sets can bring one into a range that was read."""
@@ -219,14 +226,21 @@ class PostgresSource:
                 hint=f"GRANT SELECT ON {table.sql} to it.",
             )
         column = table.by_name[self._cursor]
-        cached = fetch(_SEQUENCE_CACHE, [table.oid, column.number])
-        if cached:
-            raise ConfigError(
-                f"sequence {cached[0][0]} fills cursor {self._cursor} of {table.label} and hands out "
-                f"{cached[0][1]} values at a time to each session, so that smaller ones can appear after greater ones.",
-                pipeline=self._pipeline,
-                hint=f"ALTER SEQUENCE {cached[0][0]} CACHE 1, or choose another cursor.",
-            )
+        for name, cached, step in fetch(_SEQUENCES, [table.oid, column.number]):
+            fills = f"sequence {name} fills cursor {self._cursor} of {table.label} and"
+            if cached > 1:
+                raise ConfigError(
+                    f"{fills} hands out {cached} values at a time to each session, so that smaller ones can appear after "
+                    "greater ones.",
+                    pipeline=self._pipeline,
+                    hint=f"ALTER SEQUENCE {name} CACHE 1, or choose another cursor.",
+                )
+            if step < 0:
+                raise ConfigError(
+                    f"{fills} counts down, so that every new row is below those that were read.",
+                    pipeline=self._pipeline,
+                    hint="Choose a cursor that only grows.",
+                )
         self._refuse_nulls(fetch, table)
 
     def _refuse_nulls(self, fetch: Fetch, table: Table) -> None:
