@@ -206,14 +206,15 @@ def sqlstate_of(error: Exception) -> str | None:
 
 
 def says(error: Exception) -> str:
-    """What the server said, in one line, without the driver's own words around it."""
+    """The first line of what the server said, without the driver's own words around it.
+
+    What follows may show the record (``Failing row contains …``), which only a dead letter may do.
+    """
     text = str(error).strip()
     while (cleaned := _DRIVER_NOISE.sub("", text).strip()) != text:
         text = cleaned
     found = _SERVER_SAID.search(text)
-    primary, *rest = (found[1] if found else text).splitlines() or [type(error).__name__]
-    details = [line.strip() for line in rest if line.startswith("DETAIL:")]
-    return " ".join([primary.strip(), *(detail.replace("DETAIL:  ", "") for detail in details)])
+    return next(iter((found[1] if found else text).splitlines()), type(error).__name__).strip()
 
 
 def error_info(error: Exception, kind: ErrorType, doing: str = "", *, lost: bool = False) -> ErrorInfo:

@@ -356,6 +356,7 @@ class TestBadRecords:
 
             error = error_of(outcome)
             assert "dead_letter_queue.enabled is false" in error.message
+            assert "Failing row" not in error.message  # it would go to logs, events and XCom
             assert lane.pipeline.policy.action(error) is Action.HALT
             assert (lane.rows(), lane.receipts) == ([], [])
             assert delivered(lane.send(id=[1]))
