@@ -102,6 +102,7 @@ class PlanRequest:
     :param max_records: plan about this many records at most (back-pressure); at least one batch if there is any
     :param files: what is already discovered (files source)
     :param states: what :attr:`Plan.states` said last time, by partition
+    :param look: whether somebody only asks how much there is: then no bound is waited for longer than a moment
     """
 
     todo: Sequence[Todo]
@@ -109,6 +110,7 @@ class PlanRequest:
     max_records: int
     files: Sequence[SourceFile] = ()
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    look: bool = False
 
 
 @dataclass(frozen=True, slots=True)

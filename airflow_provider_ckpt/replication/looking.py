@@ -16,7 +16,7 @@ def lag(setup: Setup) -> dict[str, int]:
     """Per source partition, how many positions a run that began now would have before it.
 
     Positions are bytes or rows of files, offsets of Kafka, and of a table whatever its cursor counts. What is planned
-    and not delivered is part of it; what the source cannot yet promise to be complete is not.
+    and not delivered is part of it; what transactions that take longer than a moment may still add to is not.
 
     :raises SourceError: if the source cannot be reached
     """
@@ -35,6 +35,6 @@ def lag(setup: Setup) -> dict[str, int]:
                 committed[partition.id], tail = record.partition.committed, record.partition.planned_end
             todos.append(Todo(partition.id, tail))
         states = {known: record.state for known, record in records.items()}
-        plan = source.plan(PlanRequest(todos, None, 1, setup.ledger.files(name), states))
+        plan = source.plan(PlanRequest(todos, None, 1, setup.ledger.files(name), states, look=True))
     ends = {todo.partition: max(plan.bounds.get(todo.partition, todo.start), todo.start) for todo in todos}
     return {partition: end - committed[partition] for partition, end in ends.items()}

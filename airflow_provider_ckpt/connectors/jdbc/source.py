@@ -144,7 +144,8 @@ class JdbcSource:
             return Plan()
         stood = request.states.get(table.label, {}).get(_STOOD, tail)
         if stood <= tail:
-            time.sleep(self._wait)
+            if not request.look:
+                time.sleep(self._wait)
             stood = newest
         return Plan(bounds={table.label: stood}, states={table.label: {_STOOD: stood}}, more=newest > stood)
 

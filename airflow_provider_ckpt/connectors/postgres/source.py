@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 _SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}
 """Boundaries are found by walking an index; the planner must not weigh that against a sort."""
 
+_MOMENT = 1.0
+"""Seconds that a look waits at most: as long as a busy database's transactions take, and not as a load does."""
+
 _SEQUENCES = """
 SELECT s.seqrelid::regclass::text, s.seqcache, s.seqincrement FROM pg_catalog.pg_sequence s
 WHERE s.seqrelid IN (
@@ -263,6 +266,7 @@ class PostgresSource:
         tail = max(todo.start for todo in request.todo if todo.end is None)
         if noted is not None and noted <= tail:  # nothing new is visible, so there is nothing to wait for
             return Plan()
-        closing = close(fetch, noted, Candidate.from_json(kept) if kept else None, self._wait)
+        wait = min(self._wait, _MOMENT) if request.look else self._wait
+        closing = close(fetch, noted, Candidate.from_json(kept) if kept else None, wait)
         states = {table.label: closing.waiting.to_json() if closing.waiting else {}}
         return Plan(bounds={} if closing.bound is None else {table.label: closing.bound}, states=states)

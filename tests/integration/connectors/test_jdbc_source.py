@@ -280,6 +280,8 @@ def test_what_is_committed_while_a_bound_stands_is_below_it(
 
         monkeypatch.setattr(planning, "time", SimpleNamespace(sleep=commit_meanwhile, time=time.time))
         with closing(JdbcSource(pipeline("slow", "id", close_wait="3s"), to_postgres(postgres_database))) as source:
+            look = source.plan(PlanRequest([Todo("slow", LEAST)], None, 1, look=True))
+            assert (look.bounds, waited) == ({"slow": 6}, [])
             plan = source.plan(PlanRequest([Todo("slow", LEAST)], None, 10**9))
             again = source.plan(PlanRequest([Todo("slow", LEAST)], None, 10**9, states=plan.states))
             nothing = source.plan(PlanRequest([Todo("slow", 6)], None, 10**9, states=plan.states))

@@ -300,6 +300,22 @@ class TestClosedBound:
         assert plan.bounds == {"public.source": 5}
         assert 0.3 < time.monotonic() - started < 10
 
+    def test_a_look_waits_for_a_moment_at_most(self, harness: TableHarness) -> None:
+        harness.add(5)
+        declared = pipeline(source={"cursor": "at", "close_wait": "30s"})
+        look = PlanRequest([Todo("public.source", 0)], None, 1, look=True)
+        with (
+            closing(PostgresSource(declared, connection(harness.dsn))) as source,
+            transaction(harness.dsn, "SELECT 1") as slow,
+        ):
+            started = time.monotonic()
+            unknown = source.plan(look)
+            slow.rollback()
+            known = source.plan(look)
+
+        assert (unknown.bounds, known.bounds) == ({}, {"public.source": 5})
+        assert time.monotonic() - started < 5
+
     def test_another_database_s_transactions_do_not_matter(
         self, harness: TableHarness, postgres_server: PostgresServer
     ) -> None:
