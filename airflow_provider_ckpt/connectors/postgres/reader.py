@@ -58,8 +58,8 @@ class PostgresReader:
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
         """Dead-letter headers: table, partition, position."""
         return {
-            "source-table": task.key.partition,
-            "source-partition": task.key.partition,
+            "source-table": task.key.source,
+            "source-partition": task.key.source,
             "source-position": str(position),
         }
 

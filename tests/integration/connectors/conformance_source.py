@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -239,8 +239,10 @@ class SourceConformance(ABC):
             (task,) = ledger.tasks(ledger.planned)
             position = next(iter(reader.read(task))).column(POSITION)[1].as_py()
             origin = reader.origin(task, position)
+            aside = replace(task, key=BatchKey(2, f"recovery:2:{task.key.partition}", 0))
 
-        assert {"source-partition", "source-position"} < origin.keys()
+            assert {"source-partition", "source-position"} < origin.keys()
+            assert reader.origin(aside, position) == origin
 
     def test_nothing_new_plans_nothing(self, harness: SourceHarness, ledger: Ledger) -> None:
         harness.add(10)
