@@ -71,7 +71,7 @@ class PostgresBox:
         from psycopg2.extras import execute_values
 
         statement = (
-            f"INSERT INTO {self._sql} ({', '.join(map(quote, _COLUMNS))}) VALUES %s "
+            f"INSERT INTO {self._sql.replace('%', '%%')} ({', '.join(map(quote, _COLUMNS))}) VALUES %s "
             "ON CONFLICT (ledger, pipeline, generation, partition, seq, attempt, epoch, number) DO NOTHING"
         )
         rows = [self._row(task, letters[number], number) for number in range(first, len(letters))]
@@ -82,8 +82,9 @@ class PostgresBox:
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """See :meth:`LetterBox.letters`."""
+        table = self._sql.replace("{", "{{").replace("}", "}}")
         statement = f"""
-            SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {self._sql}
+            SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {table}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
               AND partition = {{3}}::text AND seq = {{4}}::bigint AND attempt = {{5}}::int AND epoch = {{6}}::bigint
             ORDER BY number"""
