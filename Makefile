@@ -99,9 +99,9 @@ docs: setup ## Build the documentation into docs/_build/html
 	@AIRFLOW_HOME=$(CURDIR)/build/docs $(PY) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-lock: ## Write requirements.lock anew: names, versions, hashes
-	@uv pip compile pyproject.toml --universal --python-version 3.11 --extra all --extra dev --upgrade --quiet \
+lock: setup ## Write requirements.lock anew: names, versions, hashes
+	@"$$(command -v uv || echo .venv/bin/uv)" pip compile pyproject.toml --universal --python-version 3.11 --extra all --extra dev --upgrade --quiet \
 		--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock
 
 clean: ## Remove what was built, .venv excepted
-	@rm -rf build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf build dist docs/_build spark-warehouse .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
