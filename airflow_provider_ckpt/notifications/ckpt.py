@@ -87,7 +87,8 @@ class CkptNotifier(BaseNotifier):
         """The newest summary that a task has handed over."""
         task = context["ti"]
         for task_id in self.task_ids or (task.task_id,):
-            document = task.xcom_pull(task_ids=task_id)
+            # Of a mapped task, or one inside an expanded group, each member has a story of its own.
+            document = task.xcom_pull(task_ids=task_id, map_indexes=task.map_index)
             if isinstance(document, Mapping):
                 found = document.get("summary", document)
                 if "batches_by_state" in found:
@@ -129,7 +130,8 @@ def _declared(context: Context) -> str:
 
 def _place(context: Context) -> str:
     ti = context["ti"]
-    return f"task {ti.task_id} of {ti.dag_id}, run {ti.run_id}"
+    member = f"[{ti.map_index}]" if ti.map_index not in (None, -1) else ""
+    return f"task {ti.task_id}{member} of {ti.dag_id}, run {ti.run_id}"
 
 
 def _message(error: Mapping[str, Any] | None) -> str:

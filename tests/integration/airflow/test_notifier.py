@@ -45,11 +45,20 @@ def summary(**parts: Any) -> dict[str, Any]:
     return RunSummary("orders", 1, **parts).to_json()
 
 
-def context(document: Any = None, exception: BaseException | None = None, **handed: Any) -> Any:
-    """A task's, as Airflow gives it to a callback."""
+def context(document: Any = None, exception: BaseException | None = None, map_index: int = -1, **handed: Any) -> Any:
+    """A task's, as Airflow gives it to a callback; a mapped task's documents are a dict by map index."""
     pulled = {"replicate": document, **handed}
+
+    def xcom_pull(task_ids: str, map_indexes: int | None = None) -> Any:
+        found = pulled[task_ids]
+        members = found if isinstance(found, dict) and all(isinstance(key, int) for key in found) else {-1: found}
+        if map_indexes is not None:
+            return members.get(map_indexes)
+        every = list(members.values())
+        return every[0] if len(every) == 1 else every
+
     ti = SimpleNamespace(
-        task_id="replicate", dag_id="shop", run_id="manual", xcom_pull=lambda task_ids: pulled[task_ids]
+        task_id="replicate", dag_id="shop", run_id="manual", map_index=map_index, xcom_pull=xcom_pull
     )
     found = {"ti": ti, "task": SimpleNamespace(task_id="replicate"), "dag": None}
     return found | ({"exception": exception} if exception else {})
@@ -141,6 +150,18 @@ def test_of_a_task_group_the_latest_task_that_handed_something_over_counts(decla
     CkptNotifier(channel, task_ids=["retry", "route"])(context(None, retry=None, route=handed))
 
     assert channel.sent[0][0] == "Pipeline orders: 2 records dead-lettered"
+
+
+def test_each_member_of_a_mapped_task_tells_its_own_story(declared: Acts) -> None:
+    first, third = Letter(), Letter()
+    handed = {0: summary(records=Counts(5, 3, 0, 2)), 1: summary(records=Counts(5, 5, 0, 0))}
+
+    CkptNotifier(first)(context(handed, map_index=0))
+    CkptNotifier(third)(context({0: handed[0]}, RuntimeError("lost"), map_index=2))
+
+    assert [subject for subject, _ in first.sent] == ["Pipeline orders: 2 records dead-lettered"]
+    assert [subject for subject, _ in third.sent] == ["Pipeline replicate: failed"]
+    assert "(task replicate[2] of shop, run manual)" in third.sent[0][1]
 
 
 def test_every_channel_is_called_even_if_one_fails(declared: Acts) -> None:
