@@ -8,6 +8,7 @@ from urllib.parse import quote
 from airflow.sdk import BaseOperatorLink, conf
 
 from airflow_provider_ckpt.assets.pipeline import SCHEME
+from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -23,9 +24,10 @@ class PipelineLink(BaseOperatorLink):
         return "Pipeline"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # as Airflow calls it
-        """Where it leads; nowhere if the task failed before it knew its pipeline."""
-        pipeline = getattr(operator, "linked_pipeline", None)
-        if not pipeline:
+        """Where it leads; nowhere if the task's declaration cannot be read."""
+        try:
+            pipeline = operator.pipeline_name  # type: ignore[attr-defined]  # of all operators that have this link
+        except ConfigError:
             return ""
         base = conf.get("api", "base_url", fallback="").rstrip("/")
         return f"{base}/assets?name_pattern={quote(f'{SCHEME}://{pipeline}', safe='')}"

@@ -118,13 +118,13 @@ def _failure(exception: object) -> str | None:
 
 
 def _declared(context: Context) -> str:
-    """The name of the pipeline that the task declares, or its id where it does not say one."""
+    """The name of the pipeline that the task names or declares, or its id where it does neither."""
     from airflow_provider_ckpt.operators.base import CkptOperator
 
     task = context["task"]
     with suppress(CkptError):
         if isinstance(task, CkptOperator):
-            return task.load_pipeline().name
+            return task.pipeline_name
     return str(task.task_id)
 
 

@@ -55,7 +55,6 @@ class CkptOperator(BaseOperator):
         super().__init__(**kwargs)
         self.pipeline = _portable(pipeline)
         self.ckpt_conn_id = ckpt_conn_id
-        self.linked_pipeline: str | None = None
         self._engine: Engine | None = None
         self._held: tuple[Ledger, Lease] | None = None
         self._killed = False
@@ -71,6 +70,14 @@ class CkptOperator(BaseOperator):
             self._engine.kill()
         if self._held is not None:
             let_go(*self._held)
+
+    @property
+    def pipeline_name(self) -> str:
+        """The name of the pipeline that is meant.
+
+        :raises ConfigError: if its declaration is wrong
+        """
+        return self.load_pipeline().name
 
     def load_pipeline(self) -> Pipeline:
         """The pipeline, from its declaration.
@@ -102,7 +109,6 @@ class CkptOperator(BaseOperator):
         from airflow_provider_ckpt.stats import StatsMeter
 
         run = context["dag_run"]
-        self.linked_pipeline = pipeline.name
 
         def hold(lease: Lease) -> None:
             self._held = ledger, lease

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.operators.act import CkptActOperator
 from airflow_provider_ckpt.operators.approval import ANSWER
-from airflow_provider_ckpt.operators.base import CkptOperator
+from airflow_provider_ckpt.operators.named import CkptNamedOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -47,7 +47,7 @@ class CkptCarryOutOperator(CkptActOperator):
         return carry_out(replace(errand, why=reason), Act.from_json(self._previewed["proposal"]))
 
 
-class CkptReportOperator(CkptOperator):
+class CkptReportOperator(CkptNamedOperator):
     """Say what became of a proposal: done, stored, rejected, or only looked at; and where the pipeline stands now.
 
     Returns ``{"outcome", "pipeline", "phase", "checkpoint", "batches", "dead_letters", "next"}``.

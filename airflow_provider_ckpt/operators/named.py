@@ -22,8 +22,8 @@ class CkptNamedOperator(CkptOperator):
 
     @property
     def pipeline_name(self) -> str:
-        """The name of the pipeline that is meant."""
-        return str(self.pipeline) if self.is_named else self.load_pipeline().name
+        """The name of the pipeline that is meant; of one that is named it is all that a task needs to know."""
+        return str(self.pipeline) if self.is_named else super().pipeline_name
 
     @property
     def is_named(self) -> bool:

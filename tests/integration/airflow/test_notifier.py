@@ -14,6 +14,7 @@ from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import SinkError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.notifications.ckpt import CkptNotifier
+from airflow_provider_ckpt.operators.phases import CkptDrainOperator
 from airflow_provider_ckpt.replication.summary import RunSummary
 from tests.integration.ledger.acts import Acts
 
@@ -124,6 +125,16 @@ def test_a_failure_is_told_in_our_own_words_and_in_nobody_elses(declared: Acts) 
     assert "It failed: [Sink] pipeline orders: no route to host" in ours.sent[0][1]
     assert "RuntimeError; see the task's log" in foreign.sent[0][1]
     assert "s3cret" not in foreign.sent[0][1]
+
+
+def test_the_failure_of_a_task_that_was_given_a_name_is_told_of_that_pipeline(declared: Acts) -> None:
+    channel = Letter()
+    failed = context(None, RuntimeError("lost"))
+    failed["task"] = CkptDrainOperator(task_id="replicate", pipeline="orders")
+
+    CkptNotifier(channel)(failed)
+
+    assert channel.sent[0][0] == "Pipeline orders: failed"
 
 
 def test_what_data_says_is_no_template(declared: Acts) -> None:

@@ -6,12 +6,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import Asset
+from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_ckpt.assets import pipeline
 from airflow_provider_ckpt.assets.pipeline import RUNS, announce, pipeline_asset
 from airflow_provider_ckpt.links.pipeline import PipelineLink
+from airflow_provider_ckpt.operators.carry_out import CkptReportOperator
+from airflow_provider_ckpt.operators.leaves import CkptHoldOperator
+from airflow_provider_ckpt.operators.phases import CkptDrainOperator
+from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
+from airflow_provider_ckpt.sensors.attention import CkptHeldBatchesSensor
+from tests.unit.airflow.test_task_group import PIPELINE
 
 AUTHORS = Asset("x-table://warehouse/orders")
 
@@ -79,11 +85,27 @@ def test_a_run_that_moved_nothing_gives_none(
     assert context["outlet_events"][AUTHORS].extra["epoch"] == 7
 
 
-def test_the_link_leads_to_the_asset(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (CkptReplicateOperator, {"pipeline": PIPELINE}),
+        (CkptHoldOperator, {"pipeline": PIPELINE, "after": ()}),
+        (CkptDrainOperator, {"pipeline": "orders"}),
+        (CkptReportOperator, {"pipeline": "orders", "preview": "p", "approval": "a", "carried_out": "c"}),
+        (CkptHeldBatchesSensor, {"pipeline": PIPELINE}),
+    ],
+)
+def test_the_link_leads_from_every_task_to_the_asset(
+    monkeypatch: pytest.MonkeyPatch, kind: type[BaseOperator], given: dict[str, Any]
+) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.com/team/")
-    link, key = PipelineLink(), Any
 
-    found = link.get_link(SimpleNamespace(linked_pipeline="orders"), ti_key=key)  # type: ignore[arg-type]
+    found = PipelineLink().get_link(kind(task_id="t", **given), ti_key=Any)  # type: ignore[arg-type]
 
     assert found == "https://airflow.example.com/team/assets?name_pattern=ckpt%3A%2F%2Forders"
-    assert link.get_link(SimpleNamespace(linked_pipeline=None), ti_key=key) == ""  # type: ignore[arg-type]
+
+
+def test_the_link_of_a_declaration_that_cannot_be_read_leads_nowhere() -> None:
+    task = CkptReplicateOperator(task_id="t", pipeline={"name": "orders"})
+
+    assert PipelineLink().get_link(task, ti_key=Any) == ""  # type: ignore[arg-type]
