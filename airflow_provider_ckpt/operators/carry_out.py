@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.exceptions import AirflowFailException
+
 from airflow_provider_ckpt.operators.act import CkptActOperator
 from airflow_provider_ckpt.operators.approval import ANSWER
 from airflow_provider_ckpt.operators.named import CkptNamedOperator
@@ -31,9 +33,19 @@ class CkptCarryOutOperator(CkptActOperator):
         self._previewed: dict[str, Any] = {}
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
-        self._previewed = context["ti"].xcom_pull(task_ids=self.preview)
-        self.who = context["ti"].xcom_pull(task_ids=self.approval, key=ANSWER)["user"]
+        """Run it.
+
+        :raises AirflowFailException: if nobody has approved, or what was approved no longer fits; nothing was changed
+        """
+        pull = context["ti"].xcom_pull
+        answer = pull(task_ids=self.approval, key=ANSWER)
+        if not (answer and answer["approved"] and answer["user"]):
+            raise AirflowFailException(
+                f"Task {self.approval} holds no person's approval ({_heard(answer)}); nothing was changed. "
+                f"A task that was marked a success by hand approves nothing: clear {self.approval}, and answer it."
+            )
+        self._previewed = pull(task_ids=self.preview)
+        self.who = answer["user"]
         return super().execute(context)
 
     def act(self, errand: Errand) -> dict[str, Any]:
@@ -101,5 +113,13 @@ def outcome(previewed: dict[str, Any], answer: dict[str, Any] | None, done: dict
         return "there was nothing to do"
     if answer is None:
         return "a dry run, nothing was changed"
-    who = f"rejected by {answer['user']}" if answer["user"] else "not answered in time"
-    return f"{who}, nothing was changed"
+    return f"{_heard(answer)}, nothing was changed"
+
+
+def _heard(answer: dict[str, Any] | None) -> str:
+    """What was answered where nobody has approved."""
+    if answer is None:
+        return "no answer"
+    if answer["user"]:
+        return f"rejected by {answer['user']}"
+    return "approved by nobody" if answer["approved"] else "not answered in time"

@@ -58,9 +58,7 @@ def context(document: Any = None, exception: BaseException | None = None, map_in
         every = list(members.values())
         return every[0] if len(every) == 1 else every
 
-    ti = SimpleNamespace(
-        task_id="replicate", dag_id="shop", run_id="manual", map_index=map_index, xcom_pull=xcom_pull
-    )
+    ti = SimpleNamespace(task_id="replicate", dag_id="shop", run_id="manual", map_index=map_index, xcom_pull=xcom_pull)
     found = {"ti": ti, "task": SimpleNamespace(task_id="replicate"), "dag": None}
     return found | ({"exception": exception} if exception else {})
 

@@ -155,6 +155,29 @@ def test_a_recovery_reads_the_stretches_that_were_shown(people: People) -> None:
     assert spans == [[[people.partition, 0, 6 * SIZE]]]
 
 
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ({"approved": False, "user": "vera"}, "rejected by vera"),
+        ({"approved": False, "user": None}, "not answered in time"),
+        ({"approved": True, "user": None}, "approved by nobody"),
+        (None, "no answer"),
+    ],
+)
+def test_without_a_persons_approval_nothing_is_carried_out(
+    people: People, answer: dict[str, Any] | None, says: str
+) -> None:
+    chain = Chain(action="rewind", to_position=0)
+    chain.preview()
+    chain.xcom["approve", "answer"] = answer
+    before = events(people)
+
+    with pytest.raises(AirflowFailException, match=says):
+        chain.step("carry_out")
+
+    assert events(people) == before
+
+
 def test_while_a_run_holds_the_lease_the_act_is_stored_for_it(people: People) -> None:
     chain = Chain(action="rewind", to_position=0)
     with people.acquire("dag:a/b/people") as held:
