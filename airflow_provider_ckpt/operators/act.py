@@ -71,19 +71,19 @@ class CkptActOperator(CkptNamedOperator):
     def person(self, context: Context) -> str:
         """Who is named in the audit trail."""
         run = context["dag_run"]
-        found = templated.text(self.who) or run.triggering_user_name
+        found = templated.word(self.who) or run.triggering_user_name
         return f"airflow:{found}" if found else f"airflow:{self.owner} (owner of {run.dag_id})"
 
     def _setup_act(self, context: Context, ledger: Ledger) -> Setup:
         return self.setup(context, ledger, self.declared(ledger))
 
     def _why(self) -> str | None:
-        given = templated.text(self.reason)
-        if self.needs_reason and given is None:
+        given = (templated.text(self.reason) or "").strip()
+        if self.needs_reason and not given:
             raise ConfigError(
                 f"task {self.task_id} needs a reason.", hint="Say why with `reason`; the audit trail keeps it."
             )
-        return given
+        return given or None
 
 
 def _told(result: dict[str, Any]) -> str:

@@ -122,9 +122,9 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
             raise ConfigError(f"there is no action {self.remedy!r}.", hint=f"Known: {known}.") from None
         return Ask(
             remedy,
-            templated.text(self.partition),
+            templated.word(self.partition),
             templated.number("to_position", self.to_position),
-            templated.text(self.to_time),
+            templated.word(self.to_time),
             templated.texts("batches", self.batches),
             templated.texts("error_types", self.error_types),
             templated.number("stop_at", self.stop_at),

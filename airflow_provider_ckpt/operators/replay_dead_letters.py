@@ -23,7 +23,7 @@ class CkptReplayDeadLettersOperator(CkptActOperator):
     :param batches: of these batches only (``partition#seq``)
     :param since: dead-lettered at this time or later (ISO 8601; UTC if it names no zone)
     :param until: dead-lettered before this time
-    :param query: that contain this text in their error, bytes or headers
+    :param query: that contain this text in their error, bytes or headers; ``null`` is a text like any other
     :param stop_at: only the first so many
     """
 
@@ -69,7 +69,7 @@ class CkptReplayDeadLettersOperator(CkptActOperator):
         return selection(
             templated.texts("error_types", self.error_types),
             templated.texts("batches", self.batches),
-            templated.text(self.since),
-            templated.text(self.until),
+            templated.word(self.since),
+            templated.word(self.until),
             templated.number("stop_at", self.stop_at),
         )

@@ -55,8 +55,8 @@ class CkptRewindOperator(CkptActOperator):
 
         goal = Goal(
             templated.number("to_position", self.to_position),
-            templated.text(self.to_time),
-            templated.text(self.to_batch),
+            templated.word(self.to_time),
+            templated.word(self.to_batch),
         )
-        where = positions(errand, goal, templated.text(self.partition))
+        where = positions(errand, goal, templated.word(self.partition))
         return behind_fence(errand, Act(ActKind.REWIND, positions=where))

@@ -1,4 +1,7 @@
-"""Reads what a template has put into a typed field: every rendered value is text, and an empty one means none."""
+"""Reads what a template has put into a typed field: every rendered value is text, and an empty one means none.
+
+Of None a template makes the text ``None``, which nothing but free text can be meant to say.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,12 @@ _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 def text(value: object) -> str | None:
-    """A text, None where it is empty."""
+    """A text that may say anything, ``null`` and ``none`` too; None where it is empty."""
+    return None if value is None else str(value) or None
+
+
+def word(value: object) -> str | None:
+    """A name or a time; None where it is empty, or a template has made it of None."""
     found = str(value).strip() if value is not None else ""
     return None if found.lower() in _NONE else found
 
@@ -22,7 +30,7 @@ def flag(name: str, value: object) -> bool:
 
     :raises ConfigError: if it is neither true nor false
     """
-    found = text(value)
+    found = word(value)
     if found is None:
         return False
     if found.lower() not in _FLAGS:
@@ -35,7 +43,7 @@ def number(name: str, value: object) -> int | None:
 
     :raises ConfigError: if it is none
     """
-    found = text(value)
+    found = word(value)
     try:
         return None if found is None else int(found)
     except ValueError:
@@ -49,7 +57,7 @@ def texts(name: str, value: object) -> tuple[str, ...]:
     """
     if isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(str(item) for item in value)
-    found = text(value)
+    found = word(value)
     if found is None:
         return ()
     if not found.startswith("["):

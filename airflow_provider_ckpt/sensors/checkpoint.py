@@ -37,7 +37,7 @@ class CkptCheckpointSensor(CkptSensor):
             positions = {name: _number(f"position of {name}", value) for name, value in self.position.items()}
             return Condition(ConditionKind.CHECKPOINT, positions=positions)
         number = _number("position", self.position)
-        return Condition(ConditionKind.CHECKPOINT, number, templated.text(self.partition))
+        return Condition(ConditionKind.CHECKPOINT, number, templated.word(self.partition))
 
 
 def _number(name: str, value: object) -> int:

@@ -47,7 +47,7 @@ class CkptLagSensor(CkptSensor):
         most = templated.number("at_most", self.at_most)
         if (least is None) == (most is None):
             raise ConfigError(f"task {self.task_id}: say how much lag: at_least or at_most, just one of them.")
-        partition = templated.text(self.partition)
+        partition = templated.word(self.partition)
         if least is not None:
             return Condition(ConditionKind.LAG_AT_LEAST, least, partition)
         return Condition(ConditionKind.LAG_AT_MOST, int(most or 0), partition)

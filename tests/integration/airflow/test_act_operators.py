@@ -9,6 +9,8 @@ import pytest
 from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.letters import Selection
 from airflow_provider_ckpt.ledger import tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.operators.batches import CkptReleaseOperator, CkptSkipOperator
@@ -16,6 +18,9 @@ from airflow_provider_ckpt.operators.phases import CkptDrainOperator, CkptForceS
 from airflow_provider_ckpt.operators.recover import CkptRecoverOperator
 from airflow_provider_ckpt.operators.replay_dead_letters import CkptReplayDeadLettersOperator
 from airflow_provider_ckpt.operators.rewind import CkptRewindOperator
+from airflow_provider_ckpt.replication import letters
+from airflow_provider_ckpt.replication.acting import batch_keys
+from airflow_provider_ckpt.replication.setup import Setup
 from tests.integration.airflow.ckpt import damage
 from tests.integration.airflow.people import SIZE, People
 
@@ -106,9 +111,6 @@ def test_held_batches_are_released_all_of_them_or_those_that_are_named(people: P
 
 
 def hold_all(people: People, batches: list[str]) -> None:
-    from airflow_provider_ckpt.core.acts import Act, ActKind
-    from airflow_provider_ckpt.replication.acting import batch_keys
-
     people.ledger.act("people", Act(ActKind.HOLD, batch_keys(batches)), who="test")
 
 
@@ -130,6 +132,31 @@ def test_what_nothing_accounts_for_is_found_and_read_again(people: People) -> No
     assert [item["range"] for item in dry["missing"]] == [[8 * SIZE, 10 * SIZE]]
     assert dry["applied"] is False
     assert wet["pipeline"] == "people"
+
+
+@pytest.mark.parametrize("query", ["null", "None", " "])
+def test_a_text_to_look_for_may_be_any(people: People, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    asked: list[str | None] = []
+    found = letters.act_on
+
+    def note(setup: Setup, kind: ActKind, selection: Selection, query: str | None = None) -> Act:
+        asked.append(query)
+        return found(setup, kind, selection, query)
+
+    monkeypatch.setattr(letters, "act_on", note)
+
+    run(CkptReplayDeadLettersOperator, query=query)
+    run(CkptReplayDeadLettersOperator, query="{{ params.query or '' }}", params={"query": None})
+
+    assert asked == [query, None]
+
+
+def test_a_reason_may_be_any_word(people: People) -> None:
+    run(CkptDrainOperator, reason="None")
+    run(CkptResumeOperator, reason=" ")
+
+    assert last_event(people.ledger, "drain")["detail"]["reason"] == "None"
+    assert last_event(people.ledger, "resume")["detail"]["reason"] is None
 
 
 def test_dead_letters_that_nobody_has_are_not_replayed(people: People) -> None:
