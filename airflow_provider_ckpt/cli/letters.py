@@ -7,7 +7,8 @@ import json
 import os
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -16,8 +17,9 @@ from airflow_provider_ckpt.cli.command import command
 from airflow_provider_ckpt.cli.output import write_document
 from airflow_provider_ckpt.core.acts import ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.letters import UNDELIVERED, Entry, Selection, read_again
+from airflow_provider_ckpt.core.letters import UNDELIVERED, Entry, Selection, first_of, read_again
 from airflow_provider_ckpt.replication.acting import on_letters, selection
+from airflow_provider_ckpt.replication.letters import check_batches
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.content import KeptLetter
@@ -42,8 +44,14 @@ def list_all(args: Namespace) -> dict[str, Any]:
     return {
         "pipeline": args.pipeline,
         "records": dict(states),
-        "dead_letters": [_line(entry, index) for entry in _meant(args, index)],
+        "dead_letters": [_line(entry, index) for entry in _first(_meant(args, index), args.stop_at)],
     }
+
+
+def _first(entries: list[Entry], number: int | None) -> Iterator[Entry]:
+    """The entries of the first so many letters."""
+    chosen = first_of((entry.letters for entry in entries), number)
+    return (replace(entry, letters=letters) for entry, letters in zip(entries, chosen, strict=False))
 
 
 def _line(entry: Entry, index: LetterIndex) -> dict[str, Any]:
@@ -115,9 +123,10 @@ def _selection(args: Namespace) -> Selection:
     return selection(args.type or (), args.batch or (), args.since, args.until, args.stop_at)
 
 
-def _meant(args: Namespace, index: LetterIndex) -> Iterable[Entry]:
+def _meant(args: Namespace, index: LetterIndex) -> list[Entry]:
     """The entries that are meant: those that somebody still has to do something about, or with ``--all`` any."""
     chosen = _selection(args)
+    check_batches(index, chosen, args.pipeline)
     return [entry for entry in index.entries if chosen.names(entry) and (args.all or entry.state in UNDELIVERED)]
 
 

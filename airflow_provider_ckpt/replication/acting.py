@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
-from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
-from airflow_provider_ckpt.core.letters import Selection
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, LedgerStateError
+from airflow_provider_ckpt.core.letters import UNTYPED, Selection
 from airflow_provider_ckpt.replication import letters
 from airflow_provider_ckpt.replication.owner import is_dead, is_held
 from airflow_provider_ckpt.replication.people import carry_out, carry_out_or_store
@@ -136,12 +137,26 @@ def selection(
     if stop_at is not None and stop_at < 1:
         raise ConfigError("where to stop is a number of dead letters, from 1.")
     return Selection(
-        frozenset(types),
+        error_types(types),
         frozenset(batch_keys(batches)),
         moment(since) if since else None,
         moment(until) if until else None,
         stop_at,
     )
+
+
+def error_types(names: Iterable[str]) -> frozenset[str]:
+    """The error types that a person named.
+
+    :raises ConfigError: if there is no such type
+    """
+    found = frozenset(names)
+    known = {kind.lower(): kind for kind in (*(kind.value for kind in ErrorType), UNTYPED)}
+    for name in sorted(found - set(known.values())):
+        close = get_close_matches(name.lower(), known, 1)
+        advice = f"Did you mean {known[close[0]]}?" if close else f"Known: {', '.join(known.values())}."
+        raise ConfigError(f"there is no error type {name!r}.", hint=advice)
+    return found
 
 
 def moment(text: str) -> datetime:

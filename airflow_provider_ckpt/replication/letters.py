@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.content import KeptLetter
 from airflow_provider_ckpt.connectors.letters import kept, types_of
 from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.letters import UNTYPED, Entry, Letters, Selection, choose, first_of, runs_of
 from airflow_provider_ckpt.replication.setup import Setup
 
@@ -30,6 +31,21 @@ def index(setup: Setup) -> LetterIndex:
         types = types_of(sink, untyped)
     setup.ledger.name_letter_types(setup.pipeline.name, types)
     return setup.ledger.letters(setup.pipeline.name)
+
+
+def check_batches(found: LetterIndex, selection: Selection, pipeline: str) -> None:
+    """Make sure that the batches of a selection are no mistake.
+
+    :raises ConfigError: if one has no dead letters, whatever became of them
+    """
+    strange = selection.batches - {entry.letters.key for entry in found.entries}
+    if strange:
+        names = ", ".join(str(key) for key in sorted(strange))
+        raise ConfigError(
+            f"there are no dead letters of {names}.",
+            pipeline=pipeline,
+            hint=f"See: airflow ckpt dlq list {pipeline} --all",
+        )
 
 
 def look(setup: Setup, entries: Iterable[Entry]) -> Iterator[tuple[Entry, KeptLetter]]:
@@ -58,6 +74,7 @@ def act_on(setup: Setup, kind: ActKind, selection: Selection, query: str | None 
     :param query: only letters that contain this text, see :func:`matches`
     """
     found = index(setup)
+    check_batches(found, selection, setup.pipeline.name)
     if query is None:
         chosen = choose(found.entries, selection, found.rereads)
     else:

@@ -29,10 +29,11 @@ class CkptDeadLettersSensor(CkptSensor):
 
     def condition(self) -> Condition:
         """What is waited for."""
+        from airflow_provider_ckpt.replication.acting import error_types
         from airflow_provider_ckpt.replication.conditions import Condition, ConditionKind
 
-        types = templated.texts("error_types", self.error_types)
-        return Condition(ConditionKind.DEAD_LETTERS, _from_one(self.at_least), error_types=types)
+        types = error_types(templated.texts("error_types", self.error_types))
+        return Condition(ConditionKind.DEAD_LETTERS, _from_one(self.at_least), error_types=tuple(sorted(types)))
 
 
 class CkptHeldBatchesSensor(CkptSensor):

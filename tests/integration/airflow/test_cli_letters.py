@@ -91,6 +91,27 @@ def test_what_is_parked_is_listed_by_batch_and_type(ckpt: Ckpt, events: Events) 
     assert events.ids() == [n for n in range(20) if n % 4 != 1 and n != 10]
 
 
+def test_the_first_of_them_are_listed(ckpt: Ckpt, events: Events) -> None:
+    assert told(ckpt, "--stop-at", "4") == [
+        ("TransformEvaluation", 3, "parked"),
+        ("MessageDeserialization", 1, "parked"),
+    ]
+    assert told(ckpt, "--stop-at", "2") == [("TransformEvaluation", 2, "parked")]
+    assert events.ids()
+
+
+def test_what_is_misspelt_is_said(ckpt: Ckpt, events: Events) -> None:
+    why = ("--reason", "junk")
+
+    assert "Did you mean TransformEvaluation?" in ckpt.refused(
+        "dlq", "list", "events", "--type", "transformEvaluations"
+    )
+    assert "no error type 'Nonsense'" in ckpt.refused("dlq", "show", "events", "--type", "Nonsense")
+    assert "no dead letters of files#77" in ckpt.refused("dlq", "discard", "events", "--batch", "files#77", *why)
+    assert "no dead letters of files#77" in ckpt.refused("dlq", "list", "events", "--batch", "files#77")
+    assert events.ids()
+
+
 def test_a_letter_is_shown_with_its_very_bytes(ckpt: Ckpt, events: Events) -> None:
     (letter,) = ckpt.json("dlq", "show", "events", "--type", "MessageDeserialization")["dead_letters"]
 
