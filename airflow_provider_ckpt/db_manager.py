@@ -51,8 +51,15 @@ class CkptDBManager(BaseDBManager):
         return migrate.current(self._location.url) if self._location else None
 
     def check_migration(self) -> bool:
-        """Whether the ledger is at this version's revision; True where no ledger is configured."""
-        return self._location is None or self.get_current_revision() == migrate.head()
+        """Whether the ledger is at this version's revision; True where no ledger is configured.
+
+        False while its server does not answer, so that ``airflow db check-migrations`` waits for it.
+        """
+        try:
+            return self._location is None or self.get_current_revision() == migrate.head()
+        except CkptError as error:
+            self.log.warning("The ledger cannot be checked: %s", error)
+            return False
 
     def create_db_from_orm(self) -> None:
         """Create the ledger; there is one way to do it, the migrations."""

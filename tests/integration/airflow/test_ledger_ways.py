@@ -61,3 +61,9 @@ def test_everyone_finds_the_same_ledger(url: str, capfd: pytest.CaptureFixture[s
     works, said = CkptHook().test_connection()
     assert works
     assert said.startswith(f"{checked['ledger']} (named by {checked['from']}) holds a ledger at revision")
+
+
+def test_a_ledger_that_does_not_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CKPT_DEFAULT", "ckpt://nobody@127.0.0.1:1/ledger")
+
+    assert CkptDBManager(cast("Session", None)).check_migration() is False
