@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.errors import ConfigError, MissingConnectionError
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -66,7 +66,8 @@ def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
 
     :param connection_id: an Airflow connection; the default one may be missing: then ``[ckpt] sql_alchemy_conn``
         says where, or it is ``ckpt.db`` in AIRFLOW_HOME
-    :raises ConfigError: if nothing says where the ledger is, or what says so cannot be used
+    :raises MissingConnectionError: if nothing says where the ledger is
+    :raises ConfigError: if what says so cannot be used
     """
     found = _look_up(connection_id)
     if found is not None:
@@ -79,7 +80,7 @@ def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
 def open_ledger(connection_id: str = DEFAULT_CONNECTION) -> Ledger:
     """Open the ledger that :func:`locate_ledger` finds; it must exist and be at the right revision.
 
-    :raises ConfigError: if nothing says where it is
+    :raises ConfigError: as :func:`locate_ledger`
     :raises LedgerUnavailableError: if it cannot be opened or is at the wrong revision
     """
     from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -90,7 +91,7 @@ def open_ledger(connection_id: str = DEFAULT_CONNECTION) -> Ledger:
 def resolve_connection(connection_id: str) -> Connection:
     """An Airflow connection, reduced to what connectors need.
 
-    :raises ConfigError: if it is not defined
+    :raises MissingConnectionError: if it is not defined
     """
     found = airflow_connection(connection_id)
     return Connection(
@@ -108,7 +109,7 @@ def resolve_connection(connection_id: str) -> Connection:
 def airflow_connection(connection_id: str) -> AirflowConnection:
     """An Airflow connection as Airflow has it, for another provider's hook.
 
-    :raises ConfigError: if it is not defined
+    :raises MissingConnectionError: if it is not defined
     """
     found = _look_up(connection_id)
     if found is None:
@@ -175,10 +176,12 @@ def _embedded() -> LedgerLocation:
 
     metadata = conf.get("database", "sql_alchemy_conn", fallback="")
     if not metadata.startswith(("sqlite:", _NO_DATABASE)):
-        raise ConfigError("nothing says where the ledger is, and Airflow's metadata database is not SQLite.", hint=_HOW)
+        raise MissingConnectionError(
+            "nothing says where the ledger is, and Airflow's metadata database is not SQLite.", hint=_HOW
+        )
     path = Path(AIRFLOW_HOME).absolute() / _FILE
     if metadata.startswith(_NO_DATABASE) and not path.exists():
-        raise ConfigError(
+        raise MissingConnectionError(
             f"nothing says where the ledger is, and there is no {path}.", hint=f"{_HOW} Or run: airflow ckpt db migrate"
         )
     return LedgerLocation(f"sqlite:///{path}", f"{_FILE} in AIRFLOW_HOME")
@@ -206,9 +209,9 @@ def _look_up(connection_id: str) -> AirflowConnection | None:
     return found
 
 
-def _undefined(connection_id: str) -> ConfigError:
-    return ConfigError(
-        f"the connection {connection_id!r} is not defined.",
+def _undefined(connection_id: str) -> MissingConnectionError:
+    return MissingConnectionError(
+        f"the connection {connection_id!r} is not defined, or the secrets backend that holds it does not answer.",
         hint=f"Define it: airflow connections add {connection_id} --conn-uri ..., "
         f"or set AIRFLOW_CONN_{connection_id.upper()}.",
     )

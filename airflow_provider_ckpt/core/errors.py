@@ -197,6 +197,13 @@ class ConfigError(CkptError):
     type = ErrorType.CONFIG
 
 
+class MissingConnectionError(ConfigError):
+    """A connection is not defined, or its secrets backend did not answer, which Airflow does not tell apart."""
+
+    type = ErrorType.CONFIG_MISSING
+    recoverable = True
+
+
 class DslParseError(ConfigError):
     """An expression of the transform does not parse."""
 

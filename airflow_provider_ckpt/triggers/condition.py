@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class ConditionTrigger(BaseTrigger):
     """Fires with ``{"seen"}`` once the condition is met, or with ``{"wrong"}`` where waiting cannot help.
 
-    A ledger or source that cannot be reached is asked again. What is stored of a trigger holds no secret.
+    A ledger, a source or a secrets backend that cannot be reached is asked again. What is stored of a trigger holds no
+    password of a connection; what a declaration holds itself, in ``run.conf`` or of an expanded variable, is stored.
 
     :param pipeline: its name
     :param declaration: the pipeline's; the one that its newest run stored if None
@@ -56,10 +57,10 @@ class ConditionTrigger(BaseTrigger):
         while True:
             try:
                 met, seen = await asyncio.to_thread(look, self.ckpt_conn_id, self.pipeline, self.declaration, self._see)
-            except ConfigError as error:
-                yield TriggerEvent({"wrong": str(error)})  # type: ignore[no-untyped-call]
-                return
             except CkptError as error:
+                if isinstance(error, ConfigError) and not error.recoverable:
+                    yield TriggerEvent({"wrong": str(error)})  # type: ignore[no-untyped-call]
+                    return
                 self.log.warning("Looking at %s failed, trying again: %s", self.pipeline, error)
                 met = False
             if met:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -116,6 +117,7 @@ def test_no_dead_letters_no_alarm(people: People) -> None:
         (CkptCheckpointSensor, {"position": ""}, "position is empty"),
         (CkptHeldBatchesSensor, {"at_least": 0}, "a whole number from 1"),
         (CkptHeldBatchesSensor, {"pipeline": "peple"}, "Did you mean people"),
+        (CkptDeadLettersSensor, {"error_types": ["sink"]}, "no error type 'sink'. Did you mean Sink?"),
     ],
 )
 @pytest.mark.parametrize("deferrable", [True, False])
@@ -169,6 +171,30 @@ def test_a_deferred_sensor_is_woken_by_what_happens(people: People, pipeline: st
     assert task.resume({}, event) == {"pipeline": "people", "held": 1, "batches": [f"{people.partition}#4"]}
     assert deferred.value.method_name == "resume"
     assert deferred.value.timeout == timedelta(seconds=0.1)
+
+
+def test_a_trigger_waits_out_a_secrets_backend_that_does_not_answer(
+    people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = tmp_path / "connections.json"
+    monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND", "airflow.secrets.local_filesystem.LocalFilesystemBackend")
+    monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND_KWARGS", json.dumps({"connections_file_path": str(secrets)}))
+    ledger = {"ckpt_kept_safe": {"conn_type": "ckpt", "extra": {"path": f"{tmp_path}/ledger.db"}}}
+    secrets.write_text(json.dumps(ledger))
+    with pytest.raises(TaskDeferred) as deferred:
+        execute(sensor(CkptHeldBatchesSensor, deferrable=True, ckpt_conn_id="ckpt_kept_safe"))
+    secrets.unlink()
+    trigger = restored(deferred.value.trigger)
+
+    async def wait() -> dict[str, Any]:
+        waiting = asyncio.ensure_future(anext(trigger.run()))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        await asyncio.to_thread(hold_one, people)
+        secrets.write_text(json.dumps(ledger))
+        return dict((await asyncio.wait_for(waiting, 30)).payload)
+
+    assert asyncio.run(wait())["seen"]["held"] == 1
 
 
 def test_a_trigger_tells_the_task_that_waiting_cannot_help(people: People) -> None:

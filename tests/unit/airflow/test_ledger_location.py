@@ -9,7 +9,7 @@ import pytest
 from airflow.configuration import AIRFLOW_HOME
 from airflow.sdk import Connection
 
-from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.errors import ConfigError, MissingConnectionError
 from airflow_provider_ckpt.ledger_location import ledger_url, locate_ledger, resolve_connection
 
 POSTGRES = "postgresql+psycopg2://ckpt:s3cret@db:5433/ledger"
@@ -38,7 +38,7 @@ def test_without_both_it_is_a_file_in_airflow_home_beside_a_sqlite_metadata_data
 def test_beside_a_server_there_is_no_fallback_to_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql+psycopg2://airflow@db/airflow")
 
-    with pytest.raises(ConfigError, match="Define the connection ckpt_default"):
+    with pytest.raises(MissingConnectionError, match="Define the connection ckpt_default"):
         locate_ledger()
 
 
@@ -46,7 +46,7 @@ def test_a_task_takes_the_file_only_if_it_is_there(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "airflow-db-not-allowed:///")
     monkeypatch.setattr("airflow.configuration.AIRFLOW_HOME", str(tmp_path))
 
-    with pytest.raises(ConfigError, match="airflow ckpt db migrate"):
+    with pytest.raises(MissingConnectionError, match="airflow ckpt db migrate"):
         locate_ledger()
 
     (tmp_path / "ckpt.db").touch()
@@ -56,7 +56,7 @@ def test_a_task_takes_the_file_only_if_it_is_there(monkeypatch: pytest.MonkeyPat
 def test_an_explicit_connection_never_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CKPT__SQL_ALCHEMY_CONN", "sqlite:////elsewhere.db")
 
-    with pytest.raises(ConfigError, match="'ledger_of_the_team' is not defined"):
+    with pytest.raises(MissingConnectionError, match="'ledger_of_the_team' is not defined"):
         locate_ledger("ledger_of_the_team")
 
 
@@ -125,5 +125,5 @@ def test_connectors_get_what_the_connection_holds(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_missing_connection_is_named_with_what_to_do() -> None:
-    with pytest.raises(ConfigError, match="AIRFLOW_CONN_SHOP"):
+    with pytest.raises(MissingConnectionError, match="AIRFLOW_CONN_SHOP"):
         resolve_connection("shop")

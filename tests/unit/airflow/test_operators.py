@@ -28,6 +28,7 @@ from airflow_provider_ckpt.core.errors import (
     EngineError,
     LeaseBusyError,
     LedgerUnavailableError,
+    MissingConnectionError,
     SinkError,
     StaleEpochError,
 )
@@ -129,6 +130,7 @@ def handed(epoch: int = 1, planned: int = 3, **summary: Any) -> dict[str, Any]:
     ("error", "expected"),
     [
         (ConfigError("x"), AirflowFailException),
+        (MissingConnectionError("x"), AirflowException),
         (StaleEpochError("x"), AirflowFailException),
         (SinkError("x", sqlstate="42501"), AirflowFailException),
         (SinkError("x", recoverable=True), AirflowException),
