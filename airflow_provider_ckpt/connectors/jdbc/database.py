@@ -17,7 +17,7 @@ from airflow_provider_ckpt.connectors.jdbc.jvm import Jvm
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SourceError
 
-_SECRET = re.compile(r"(?i)\b(?:password|passwd|pwd)=|//[^/@?;]*:[^/@?;]*@")
+_SECRET = re.compile(r"(?i)\b(?:password|passwd|pwd)=|//[^/@?;]*:[^/@?;]*@|^jdbc:oracle:\w+:[^@]*/[^@]+@")
 _SECONDS = 10
 _NO_NULLS = 0
 

@@ -23,6 +23,8 @@ CONNECTIONS = {
     "h2": Connection("h2", "jdbc", "jdbc:h2:tcp://me:s3cret@db.example/shop;password=s3cret", login="me"),
     "pg": Connection("pg", "jdbc", "jdbc:postgresql://db.example/shop?password=s3cret", login="me"),
     "ms": Connection("ms", "jdbc", "jdbc:sqlserver://db.example:1433;databaseName=shop;password=s3cret"),
+    "ora": Connection("ora", "jdbc", "jdbc:oracle:thin:scott/s3cret@db.example:1521:xe"),
+    "svc": Connection("svc", "jdbc", "jdbc:oracle:thin:scott/s3cret@//db.example:1521/shop"),
     "lake": Connection("lake", "iceberg", extra={"type": "rest", "uri": "https://me:s3cret@lake:8181/v1?token=s3cret"}),
 }
 
@@ -54,6 +56,8 @@ def jdbc(connection: str, table: str) -> Source:
         (jdbc("h2", "SALES.ORDERS"), ("h2://db.example", "shop.SALES.ORDERS")),
         (jdbc("pg", "orders"), ("postgres://db.example:5432", "shop.public.orders")),
         (jdbc("ms", "shop.dbo.orders"), ("sqlserver://db.example:1433", "shop.dbo.orders")),
+        (jdbc("ora", "SALES.ORDERS"), ("oracle://db.example:1521:xe", "SALES.ORDERS")),
+        (jdbc("svc", "SALES.ORDERS"), ("oracle://db.example:1521", "shop.SALES.ORDERS")),
         (Sink(type="iceberg", connection="lake", table="shop.orders"), ("https://lake:8181/v1", "shop.orders")),
     ],
     ids=str,
