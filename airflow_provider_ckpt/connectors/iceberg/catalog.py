@@ -71,11 +71,13 @@ class CatalogAddress:
         try:
             return load_catalog(self.name, **self.properties)
         except ModuleNotFoundError as error:
-            raise self._refused(error, "Install what the catalog needs.") from error
+            raise self._refused(
+                error, "Install what the catalog needs."
+            ) from None  # here and below: the cause may show a secret
         except failures() as error:
             if isinstance(error, ValueError) or type(error).__name__ in _MISTAKES:
-                raise self._refused(error, "Correct the connection's extra.") from error
-            raise self.error(error, f"open the Iceberg catalog {self.name!r}") from error
+                raise self._refused(error, "Correct the connection's extra.") from None
+            raise self.error(error, f"open the Iceberg catalog {self.name!r}") from None
 
     def error(self, error: Exception, doing: str) -> CkptError:
         """An error of the Iceberg library, or of what it is built on, as ours; without secrets.

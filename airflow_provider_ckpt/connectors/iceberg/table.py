@@ -56,7 +56,7 @@ class TableAddress:
         except NoSuchTableError:
             return None
         except failures() as error:
-            raise self.error(error, f"open the Iceberg table {self.name}") from error
+            raise self.error(error, f"open the Iceberg table {self.name}") from None  # the cause may show a secret
 
     def create(self) -> Table:
         """The table, created without columns unless there is one; the first wave adds them.
@@ -75,7 +75,7 @@ class TableAddress:
         except failures() as error:
             if (table := self.load()) is not None:
                 return table  # somebody else was faster
-            raise self.error(error, f"create the Iceberg table {self.name}") from error
+            raise self.error(error, f"create the Iceberg table {self.name}") from None  # the cause may show a secret
         table = self.load()
         if table is None:
             raise ConfigError(f"the Iceberg table {self.name} was removed as soon as it was created.")

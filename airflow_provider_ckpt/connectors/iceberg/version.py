@@ -107,4 +107,6 @@ class IcebergVersion(TableVersion):
             self.table._do_commit(transaction._updates, requirements)
         except failures() as error:
             if not self._address.moved(self.table):
-                raise self._address.error(error, f"commit to the Iceberg table {name}") from error
+                raise self._address.error(
+                    error, f"commit to the Iceberg table {name}"
+                ) from None  # the cause may show a secret

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import pytest
 
 from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress
 from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core.errors import CkptError
 
 
 def address(login: str | None = None, password: str | None = None, **extra: Any) -> CatalogAddress:
@@ -59,6 +61,15 @@ def test_what_is_nested_stays_so_and_keeps_its_secrets() -> None:
 def test_files_are_written_durably_unless_the_connection_says_otherwise() -> None:
     assert address(type="sql").properties["py-io-impl"].endswith("DurableFileIO")
     assert address(type="sql", **{"py-io-impl": "x.Y"}).properties["py-io-impl"] == "x.Y"
+
+
+def test_no_traceback_shows_the_secret_of_a_catalog_that_cannot_be_opened() -> None:
+    found = address("me", "p-w-1", type="sql", uri="postgresql://me:p-w-1@db:not-a-port-p-w-1/lake")
+
+    with pytest.raises(CkptError) as refused:
+        found.open()
+
+    assert "p-w-1" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_no_message_and_no_text_shows_a_secret() -> None:
