@@ -14,12 +14,13 @@ import traceback
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
 import structlog
 
-from airflow_provider_ckpt.cli.output import write_json, write_yaml
+from airflow_provider_ckpt.cli.output import printable, write_json, write_yaml
 from airflow_provider_ckpt.core.errors import CkptError
 
 _PACKAGE = "airflow_provider_ckpt"
@@ -67,9 +68,9 @@ def command(table: Table) -> Callable[[Callable[[Namespace], Any]], Callable[[Na
                 _log_to_stderr(verbose=args.verbose)
                 write = {"json": write_json, "yaml": write_yaml}.get(args.output, table)
                 try:
-                    write(function(args), out)
+                    _write(function(args), write, out)
                 except FailedError as failed:
-                    write(failed.result, out)
+                    _write(failed.result, write, out)
                     _exit(str(failed), args)
                 except CkptError as error:
                     _exit(str(error), args)
@@ -84,10 +85,21 @@ def command(table: Table) -> Callable[[Callable[[Namespace], Any]], Callable[[Na
     return frame
 
 
+def _write(result: Any, write: Table, out: TextIO) -> None:
+    """Write the result; whoever reads it may have seen enough before its end, and close the pipe, as ``head`` does."""
+    try:
+        write(result, out)
+        out.flush()
+    except BrokenPipeError:
+        with Path(os.devnull).open("wb") as nowhere:  # takes what is still buffered when the stream is closed
+            os.dup2(nowhere.fileno(), out.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+
+
 def _exit(message: str, args: Namespace, status: int = 1) -> NoReturn:
     if args.verbose:
         traceback.print_exc(file=sys.stderr)
-    lines = [" ".join(line.split()) for line in message.splitlines()]
+    lines = [" ".join(printable(line).split()) for line in message.splitlines()]
     print("error: " + "; ".join(line for line in lines if line), file=sys.stderr)  # noqa: T201  # this is what a command does
     sys.exit(status)
 

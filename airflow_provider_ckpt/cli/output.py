@@ -56,11 +56,14 @@ def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[st
     table = Table(*headers, box=SIMPLE, show_header=bool(headers), pad_edge=False)
     for row in rows:
         table.add_row(*(show(value) for value in row))
-    Console(file=out, width=None if out.isatty() else 160, highlight=False, markup=False).print(table)
+    console = Console(file=out, width=None if out.isatty() else 160, highlight=False, markup=False)
+    with console.capture() as lines:
+        console.print(table)
+    out.write(lines.get())  # a pipe that its reader closed is command.py's to handle, not the console's
 
 
 def show(value: Any) -> str:
-    """A value as a cell: thousands apart, lists with commas."""
+    """A value as a cell: thousands apart, lists with commas, and nothing that is not printable."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -70,7 +73,12 @@ def show(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {show(item)}" for key, item in value.items()) or "-"
+        return ", ".join(f"{printable(str(key))} {show(item)}" for key, item in value.items()) or "-"
     if isinstance(value, list | tuple):
         return ", ".join(show(item) for item in value) or "-"
-    return str(value)
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """A text without what a terminal would take for a command; data may hold anything."""
+    return "".join(char if char.isprintable() else " " for char in text)

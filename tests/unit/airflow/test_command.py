@@ -118,3 +118,22 @@ def test_a_signal_unwinds_the_stack(number: signal.Signals, capfd: pytest.Captur
     assert stopped == ["Spark"]
     assert capfd.readouterr().err == f"error: stopped by {number.name}; the next run carries on\n"
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("output", ["json", "yaml", "table"])
+def test_a_pipe_that_is_closed_early_ends_it_quietly(output: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    code = (
+        "from argparse import Namespace\n"
+        "from airflow_provider_ckpt.cli.command import command\n"
+        "from airflow_provider_ckpt.cli.output import write_document\n"
+        f"args = Namespace(output={output!r}, verbose=False)\n"
+        "command(write_document)(lambda args: {'letters': ['x' * 99] * 9999})(args)\n"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+
+    assert ended.stderr == b""
+    assert ended.returncode == 128 + signal.SIGPIPE

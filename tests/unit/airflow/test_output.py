@@ -22,6 +22,8 @@ from airflow_provider_ckpt.core.policy import Route
         ({"held": 2, "planned": 1000}, "held 2, planned 1,000"),
         ({}, "-"),
         ("orders", "orders"),
+        ("\x1b]0;owned\x07 a\nb", " ]0;owned  a b"),
+        ({"\x1b[2J": ["\x9b2J"]}, " [2J  2J"),
     ],
 )
 def test_a_value_is_shown_as_a_person_writes_it(value: object, cell: str) -> None:
