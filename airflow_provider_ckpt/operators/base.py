@@ -50,6 +50,8 @@ class CkptOperator(BaseOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {"pipeline": "json"}
     operator_extra_links = (PipelineLink(),)
     ui_color = "#d8ecff"
+    shares_lease: ClassVar[bool] = False
+    """Whether it carries a run on with the other tasks of its group; then they hold one lease."""
 
     def __init__(self, *, pipeline: Declaration, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -103,8 +105,8 @@ class CkptOperator(BaseOperator):
                 yield self.setup(context, ledger, pipeline)
 
     def setup(self, context: Context, ledger: Ledger, pipeline: Pipeline) -> Setup:
-        """What the use cases need, in a ledger that is open; the lease is this DAG run's."""
-        from airflow_provider_ckpt.replication.owner import of_dag_run
+        """What the use cases need, in a ledger that is open; the lease is this task's, or its group's."""
+        from airflow_provider_ckpt.replication.owner import of_task
         from airflow_provider_ckpt.replication.setup import Setup
         from airflow_provider_ckpt.stats import StatsMeter
 
@@ -114,8 +116,13 @@ class CkptOperator(BaseOperator):
             self._held = ledger, lease
 
         self._meter = StatsMeter(pipeline.name)
-        owner = of_dag_run(run.dag_id, run.run_id, pipeline.name)
+        owner = of_task(run.dag_id, run.run_id, pipeline.name, self._place(context["ti"].map_index))
         return Setup(pipeline, ledger, resolve_connection, owner, hold, self._meter)
+
+    def _place(self, map_index: int | None) -> str:
+        """Which task, or which group, of a DAG run this is."""
+        name = self.task_id.rpartition(".")[0] if self.shares_lease else self.task_id
+        return name if map_index in (None, -1) else f"{name}[{map_index}]"
 
     @contextmanager
     def errors(self) -> Iterator[None]:

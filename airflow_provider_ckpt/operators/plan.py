@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 class CkptPlanOperator(CkptOperator):
     """Acquire the lease, fence, reconcile, plan. Returns ``{"epoch", "planned", "summary"}`` for the tasks after it."""
 
+    shares_lease = True
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Run it."""
         from airflow_provider_ckpt.replication.acquire import acquire

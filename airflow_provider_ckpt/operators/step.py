@@ -26,6 +26,8 @@ class CkptStepOperator(CkptOperator):
     :param after: ids of the tasks that may have carried the run so far, the latest first; a skipped one is passed over
     """
 
+    shares_lease = True
+
     def __init__(self, *, after: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.after = tuple(after)

@@ -1,4 +1,4 @@
-"""Who owns a lease: a DAG run, or a process of this machine whose death can be seen."""
+"""Who owns a lease: a task of a DAG run, or a process of this machine whose death can be seen."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 
-def of_dag_run(dag_id: str, run_id: str, pipeline: str) -> str:
-    """The owner name that all tasks of one DAG run share."""
-    return f"dag:{dag_id}/{run_id}/{pipeline}"
+def of_task(dag_id: str, run_id: str, pipeline: str, task: str) -> str:
+    """The owner name of a task of a DAG run, in all its tries; or of a task group, whose tasks share it.
+
+    :param task: its id, or the group's; with its map index where it is mapped, such as ``replicate[2]``
+    """
+    return f"dag:{dag_id}/{run_id}/{pipeline}/{task}"
 
 
 def dag_run_of(owner: str | None) -> tuple[str, str] | None:
-    """The DAG id and run id of an owner, None if it is no DAG run."""
+    """The DAG id and run id of an owner, None if it is no task of a DAG run."""
     kind, _, rest = (owner or "").partition(":")
     parts = rest.split("/")
-    return (parts[0], parts[1]) if kind == "dag" and len(parts) == 3 else None
+    return (parts[0], parts[1]) if kind == "dag" and len(parts) == 4 else None
 
 
 def of_this_process() -> str:

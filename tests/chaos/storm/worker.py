@@ -83,7 +83,7 @@ class Worker:
         self._end(run)
 
     def _acquire(self, pipeline: str) -> Run | None:
-        dag_run = owners.of_dag_run("storm", self._commands.journal.next_tag, pipeline)
+        dag_run = owners.of_task("storm", self._commands.journal.next_tag, pipeline, "replicate")
         owner = dag_run if self._random.random() < 0.6 else owners.of_this_process()
         lease = a_lease(self._commands, self._sink, pipeline, owner, self._random).value
         if lease is None:

@@ -32,7 +32,7 @@ def run(
     with DAG("care", schedule=None):
         task = kind(task_id="act", pipeline="people", owner="data-team", **given)
     dag_run = SimpleNamespace(dag_id="care", run_id="one", triggering_user_name=user)
-    context: Any = {"dag_run": dag_run, "params": params or {}}
+    context: Any = {"dag_run": dag_run, "params": params or {}, "ti": SimpleNamespace(map_index=-1)}
     task.render_template_fields(context)
     return task.execute(context)
 
@@ -196,6 +196,6 @@ def test_a_pipeline_may_be_named_by_its_file(people: People) -> None:
         task = CkptDrainOperator(task_id="act", pipeline=people.file.name)
     dag.fileloc = str(people.file.with_name("dag.py"))
     dag_run = SimpleNamespace(dag_id="care", run_id="one", triggering_user_name="alice")
-    context: Any = {"dag_run": dag_run}
+    context: Any = {"dag_run": dag_run, "ti": SimpleNamespace(map_index=-1)}
 
     assert task.execute(context)["pipeline"] == "people"

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ckpt.core.batch import BatchState
@@ -19,6 +20,7 @@ from airflow_provider_ckpt.operators.base import CkptOperator
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.run import Run
 from airflow_provider_ckpt.replication.setup import Setup, utcnow
+from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 
 
 class Scene:
@@ -35,7 +37,10 @@ class Scene:
             "sink": {"type": "delta", "path": str(folder / "out")},
             "lease": {"on_busy": "fail"},
         }
-        self.context: Any = {"dag_run": SimpleNamespace(dag_id="replication", run_id="one")}
+        self.context: Any = {
+            "dag_run": SimpleNamespace(dag_id="replication", run_id="one"),
+            "ti": SimpleNamespace(map_index=-1),
+        }
         self.url = f"sqlite:///{self.file}"
         migrate.upgrade(self.url, create=True)
 
@@ -147,7 +152,7 @@ def test_a_task_that_lost_its_lease_cancels_nothing_of_its_successor(scene: Scen
     zombie = scene.task()
 
     def act(setup: Setup, run: Run) -> None:
-        work(scene.task("successor"), scene, succeed)
+        work(scene.task(), scene, succeed)
         run.plan()
 
     def succeed(setup: Setup, run: Run) -> None:
@@ -160,6 +165,29 @@ def test_a_task_that_lost_its_lease_cancels_nothing_of_its_successor(scene: Scen
 
     with pytest.raises(AirflowException, match="The task was killed"):
         work(zombie, scene, act)
+
+
+@pytest.mark.parametrize(("name", "map_index"), [("other", -1), ("t", 1)])
+def test_two_tasks_of_one_dag_run_do_not_shut_each_other_out(scene: Scene, name: str, map_index: int) -> None:
+    def act(setup: Setup, run: Run) -> None:
+        scene.context["ti"].map_index = map_index
+        with pytest.raises(AirflowException, match="another run holds the lease: dag:replication/one/people/t,"):
+            work(scene.task(name), scene, lambda setup, run: None)
+        send(run)
+
+    work(scene.task("t"), scene, act)
+
+
+def test_a_task_group_s_tasks_hold_one_lease(scene: Scene) -> None:
+    with DAG("replication", schedule=None) as dag:
+        CkptReplicationTaskGroup("people", pipeline=scene.pipeline)
+    scene.context["ti"].map_index = 2
+    held = []
+    for name in ("plan", "retry"):
+        with cast("CkptOperator", dag.get_task(f"people.{name}")).setup_run(scene.context) as setup:
+            held.append(setup.owner)
+
+    assert held == ["dag:replication/one/people/people[2]"] * 2
 
 
 def test_a_task_that_is_over_leaves_the_lease_to_the_task_that_carries_it_on(scene: Scene) -> None:

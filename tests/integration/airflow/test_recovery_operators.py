@@ -180,7 +180,7 @@ def test_without_a_persons_approval_nothing_is_carried_out(
 
 def test_while_a_run_holds_the_lease_the_act_is_stored_for_it(people: People) -> None:
     chain = Chain(action="rewind", to_position=0)
-    with people.acquire("dag:a/b/people") as held:
+    with people.acquire("dag:a/b/people/replicate") as held:
         body = chain.preview()["body"]
         done = chain.answer()
         people.ledger.release(held.lease)

@@ -29,7 +29,11 @@ def decorated(function: Any = scaled, pipeline: Any = OWN, **arguments: Any) -> 
 
 
 def function_of(made: Any) -> Any:
-    context: Any = {"dag_run": SimpleNamespace(dag_id="own", run_id="one"), "params": {"by": 3}}
+    context: Any = {
+        "dag_run": SimpleNamespace(dag_id="own", run_id="one"),
+        "params": {"by": 3},
+        "ti": SimpleNamespace(map_index=-1),
+    }
     made.render_template_fields(context)
     return unpack(made.setup(context, object(), made.load_pipeline()).function)
 

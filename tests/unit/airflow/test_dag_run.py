@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.cli.dag_run import disagreement
-from airflow_provider_ckpt.replication.owner import dag_run_of, of_dag_run, of_this_process
+from airflow_provider_ckpt.replication.owner import dag_run_of, of_task, of_this_process
 
 
 def status(*, held: bool = False, **batches: int) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_where_both_say_the_same_nothing_is_said(state: str, seen: dict[str, Any
 
 
 def test_only_a_dag_runs_lease_names_one() -> None:
-    assert dag_run_of(of_dag_run("care", "manual__2026-01-01T00:00:00+00:00", "orders")) == (
+    assert dag_run_of(of_task("care", "manual__2026-01-01T00:00:00+00:00", "orders", "replicate[2]")) == (
         "care",
         "manual__2026-01-01T00:00:00+00:00",
     )

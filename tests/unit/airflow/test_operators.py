@@ -281,7 +281,7 @@ def test_retry_defers_to_the_next_round_and_keeps_the_lease(monkeypatch: pytest.
     assert arguments == {
         "pipeline": "orders",
         "epoch": 1,
-        "owner": "dag:replication/one/orders",
+        "owner": "dag:replication/one/orders/orders",
         "ckpt_conn_id": "ckpt_default",
         "moment": due,
         "every": 20.0,

@@ -28,4 +28,4 @@ def test_a_process_of_another_machine_may_live() -> None:
 
 
 def test_a_dag_run_may_live() -> None:
-    assert not owner.is_dead(owner.of_dag_run("flights", "manual__2026-01-01", "flights"))
+    assert not owner.is_dead(owner.of_task("flights", "manual__2026-01-01", "flights", "replicate"))
