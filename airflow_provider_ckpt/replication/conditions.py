@@ -47,11 +47,14 @@ class Condition:
     def check(self, ledger: Ledger, pipeline: str, setup: Callable[[], Setup]) -> tuple[bool, dict[str, Any]]:
         """Whether it is met, and what was seen.
 
-        :param setup: made only where the source must be asked
-        :raises ConfigError: if the ledger does not know the pipeline, or the pipeline has no such partition
+        :param setup: made only where the source must be asked, or the pipeline has never run
+        :raises ConfigError: if nothing declares the pipeline, or it has no such partition
         """
         if self.kind in (ConditionKind.LAG_AT_LEAST, ConditionKind.LAG_AT_MOST):
             return self._lag(pipeline, lag(setup()))
+        if pipeline not in ledger.pipelines():
+            setup()  # fails where no declaration tells that it is yet to run
+            return False, {"never_run": True}
         status = ledger.status(pipeline)
         if self.kind is ConditionKind.CHECKPOINT:
             return self._checkpoint(pipeline, status)
@@ -90,11 +93,13 @@ class Condition:
 
     def _checkpoint(self, pipeline: str, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         found = {part["id"]: part["committed"] for part in status["partitions"] if part["ends_at"] is None}
+        if not found:
+            return False, {"checkpoint": {}}  # the first run has not begun with any
         wanted = dict(self.positions)
         if not wanted:
             wanted = dict.fromkeys([self.partition] if self.partition is not None else found, self.number)
         reached = all(_of(found, name, pipeline) >= position for name, position in wanted.items())
-        return reached and bool(found), {"checkpoint": {name: found[name] for name in wanted}}
+        return reached, {"checkpoint": {name: found[name] for name in wanted}}
 
     def _dead_letters(self, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         found = {

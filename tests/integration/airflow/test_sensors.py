@@ -102,6 +102,29 @@ def test_held_batches_are_noticed(people: People) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (CkptCheckpointSensor, {"position": SIZE, "partition": "u"}),
+        (CkptDeadLettersSensor, {}),
+        (CkptHeldBatchesSensor, {}),
+    ],
+)
+def test_a_declared_pipeline_that_has_never_run_is_waited_for(
+    people: People, kind: type[CkptSensor], given: dict[str, Any]
+) -> None:
+    other = {**people.document, "name": "other"}
+    with pytest.raises(AirflowSensorTimeout):
+        execute(sensor(kind, other, **given))
+    with pytest.raises(TaskDeferred):
+        execute(sensor(kind, other, deferrable=True, **given))
+
+    people.ledger.acquire("other", "test", timedelta(minutes=1))  # its first run begins, and has found nothing yet
+
+    with pytest.raises(AirflowSensorTimeout):
+        execute(sensor(kind, other, **given))
+
+
 def test_no_dead_letters_no_alarm(people: People) -> None:
     with pytest.raises(AirflowSensorTimeout):
         execute(sensor(CkptDeadLettersSensor, error_types=["Sink"]))
