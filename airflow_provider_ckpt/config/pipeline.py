@@ -55,7 +55,7 @@ class Source(Part):
     :param format: ``jsonl``, ``csv`` or ``parquet`` (files); of text it only repeats what ``transform.decode`` says
     :param topic: the topic's name (kafka)
     :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date (postgres, jdbc)
-    :param key: the columns that identify a record, where there are any
+    :param key: the columns that identify a record; nothing asks for them yet
     :param columns: read only these (postgres, jdbc); all by default
     :param start_from: ``earliest``, ``latest``, or a position; where the very first run begins
     :param close_wait: how long planning waits for running transactions to end (postgres), or, where they cannot be
@@ -181,6 +181,12 @@ class Sink(Part):
             raise ValueError("the table of an iceberg sink is namespace.table")
         if self.mode == "upsert" and not self.key:
             raise ValueError("mode: upsert needs key, the columns that identify a row")
+        if self.key and self.mode == "append" and self.type == "postgres":
+            raise ValueError(
+                "key is for mode: upsert, and append would double rows; write mode: upsert, or leave key out"
+            )
+        if self.key and self.mode == "append" and self.type != "kafka":
+            raise ValueError(f"key is not supported by the {self.type} sink, which appends rows; leave it out")
         if self.mode == "upsert" and self.type != "postgres":
             raise ValueError(f"mode: upsert is not supported by the {self.type} sink; use append")
         if self.grows and self.type not in ("delta", "iceberg"):

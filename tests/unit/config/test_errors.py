@@ -185,6 +185,16 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         ),
         (
             "type: postgres, connection: lake",
+            "type: delta, path: /t, key: [id]",
+            "3: sink: key is not supported by the delta sink, which appends rows; leave it out",
+        ),
+        (
+            "type: postgres, connection: lake, table: orders",
+            "type: postgres, connection: lake, table: orders, key: [id]",
+            "3: sink: key is for mode: upsert, and append would double rows; write mode: upsert",
+        ),
+        (
+            "type: postgres, connection: lake, table: orders",
             "type: delta, path: /t, key: [id], mode: upsert",
             "3: sink: mode: upsert is",
         ),
