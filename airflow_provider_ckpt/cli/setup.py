@@ -22,7 +22,8 @@ def read(file: str | PathLike[str]) -> Pipeline:
 
     :raises ConfigError: if it does not hold
     """
-    from airflow_provider_ckpt.config.load import load, warnings
+    from airflow_provider_ckpt.config.load import load
+    from airflow_provider_ckpt.config.warnings import warnings
 
     pipeline = load(file)
     for warning in warnings(pipeline):

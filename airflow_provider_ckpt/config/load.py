@@ -15,20 +15,10 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from airflow_provider_ckpt.config.delivery import LetterPlace
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.problems import Path, Problem, problems
 from airflow_provider_ckpt.config.variables import expand
 from airflow_provider_ckpt.core.errors import ConfigError
-
-_OF_A_PLACE = {
-    "connection": (LetterPlace.KAFKA, LetterPlace.POSTGRES, LetterPlace.FILES),
-    "topic": (LetterPlace.KAFKA,),
-    "compression": (LetterPlace.KAFKA,),
-    "table": (LetterPlace.POSTGRES,),
-    "path": (LetterPlace.FILES,),
-}
-"""Keys of dead_letter_queue that say something of some places alone."""
 
 
 def load(path: str | PathLike[str]) -> Pipeline:
@@ -77,40 +67,6 @@ def build(data: Mapping[str, Any], name: str = "pipeline") -> Pipeline:
     except ValidationError as error:
         found = problems(Pipeline, data, error)
         raise ConfigError("\n".join(_line(name, None, problem) for problem in found)) from None
-
-
-def warnings(pipeline: Pipeline) -> list[str]:
-    """What a person should know about keys that are accepted and do less, or more, than their names say.
-
-    :param pipeline: as :func:`load` gave it (keys that were written are told from defaults)
-    """
-    said: list[str] = []
-    commit = pipeline.commit_strategy
-    if not commit.manual_commit:
-        said.append(
-            "commit_strategy.manual_commit: false settles by timer, every "
-            f"{commit.auto_commit_interval_ms} ms; no work is ever committed before its verdict here, "
-            "so it guarantees more than its name"
-        )
-    if "cache_failure_behavior" in pipeline.error_handling.model_fields_set:
-        said.append(
-            "error_handling.cache_failure_behavior is kept for compatibility and has no effect: "
-            "there are no lookups here"
-        )
-    return said + list(_of_another_place(pipeline))
-
-
-def _of_another_place(pipeline: Pipeline) -> Iterator[str]:
-    """What is said of a place for dead letters that is not theirs."""
-    queue = pipeline.dead_letter_queue
-    same = queue.sink is LetterPlace.SAME
-    place = LetterPlace.KAFKA if same and pipeline.sink.type == "kafka" else queue.sink
-    for key, places in _OF_A_PLACE.items():
-        if place in places and not (same and key == "connection"):
-            continue
-        if getattr(queue, key) != type(queue).model_fields[key].default:
-            where = f"beside the {pipeline.sink.type} target" if same else f"to dead_letter_queue.sink: {queue.sink}"
-            yield f"dead_letter_queue.{key} has no effect: dead letters go {where}"
 
 
 def _compose(text: str, name: str) -> yaml.Node:

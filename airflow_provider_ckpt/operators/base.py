@@ -96,11 +96,17 @@ class CkptOperator(BaseOperator):
     def setup_run(self, context: Context) -> Iterator[Setup]:
         """What the use cases need, for this task; Airflow's exceptions come out of the block.
 
+        The log tells of keys that are accepted and do less, or more, than their names say.
+
         :raises AirflowFailException: if trying again cannot help
         :raises AirflowException: if it can
         """
+        from airflow_provider_ckpt.config.warnings import warnings
+
         with self.errors():
             pipeline = self.load_pipeline()
+            for warning in warnings(pipeline):
+                self.log.warning("pipeline %s: %s", pipeline.name, warning)
             with open_ledger(self.ckpt_conn_id) as ledger:
                 yield self.setup(context, ledger, pipeline)
 

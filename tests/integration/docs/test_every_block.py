@@ -25,7 +25,8 @@ from airflow.sdk import DAG, task
 from docutils import nodes
 
 from airflow_provider_ckpt.assets.work import work_asset
-from airflow_provider_ckpt.config.load import build, load, parse, warnings
+from airflow_provider_ckpt.config.load import build, load, parse
+from airflow_provider_ckpt.config.warnings import warnings
 from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress
 from airflow_provider_ckpt.connectors.jdbc.database import properties
 from airflow_provider_ckpt.connectors.kafka.common import client_config

@@ -161,6 +161,16 @@ def test_an_empty_declaration_is_refused_when_the_dag_is_parsed() -> None:
         CkptOperator(task_id="t", pipeline=" ")
 
 
+def test_the_log_tells_of_keys_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Task(monkeypatch, "plan", HeldRun(RunSummary("orders", 1)))
+    task.task.pipeline = {**PIPELINE, "source": {**PIPELINE["source"], "key": ["id"]}}
+    told: list[str] = []
+    monkeypatch.setattr(task.task.log, "warning", lambda message, *parts: told.append(message % parts))
+
+    with task.task.setup_run(task.context):
+        assert told == ["pipeline orders: source.key has no effect on a postgres source"]
+
+
 def test_a_killed_task_stops_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     task = CkptOperator(task_id="t", pipeline=PIPELINE)
     task.on_kill()

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from airflow_provider_ckpt.config.load import load, warnings
+from airflow_provider_ckpt.config.load import load
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.config.warnings import warnings
 
 ROOT = Path(__file__).parents[3]
 

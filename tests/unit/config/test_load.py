@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.config.delivery import LetterPlace
-from airflow_provider_ckpt.config.load import build, load, parse, warnings
+from airflow_provider_ckpt.config.load import build, load, parse
 from airflow_provider_ckpt.config.pipeline import Pipeline, Sink, Source, Transform
+from airflow_provider_ckpt.config.warnings import warnings
 from airflow_provider_ckpt.core.errors import Action, ConfigError, ErrorType
 from airflow_provider_ckpt.core.policy import OnExhausted, Policy
 
@@ -177,7 +178,7 @@ def test_a_declaration_that_does_what_it_says_has_no_warnings() -> None:
 
 def test_keys_that_do_not_do_what_they_say_have_warnings() -> None:
     pipeline = parse(
-        MINIMAL + "commit_strategy: {manual_commit: false}\nerror_handling: {cache_failure_behavior: skip}\n"
+        MINIMAL + "commit_strategy: {manual_commit: false}\nerror_handling: {cache_failure_behavior: error}\n"
         "dead_letter_queue: {table: letters, compression: none}"
     )
 
@@ -202,6 +203,45 @@ def test_what_is_said_of_another_place_for_dead_letters_has_a_warning(queue: str
     said = warnings(parse(f"{MINIMAL}dead_letter_queue: {queue}"))
 
     assert [text.split()[0].removeprefix("dead_letter_queue.") for text in said] == without_effect
+
+
+FILES = """\
+name: orders
+source: {type: files, path: /in}
+transform: {decode: json, schema: id bigint}
+sink: {type: delta, path: /out}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (MINIMAL.replace("cursor: id", "cursor: id, key: [id]"), "source.key has no effect on a postgres source"),
+        (FILES.replace("/in", "/in, cursor: id"), "source.cursor has no effect on a files source"),
+        (FILES.replace("/in", "/in, columns: [id]"), "source.columns has no effect on a files source"),
+        (FILES.replace("/in", "/in, close_wait: 1s"), "source.close_wait has no effect on a files source"),
+        (MINIMAL.replace("cursor: id", "cursor: id, format: csv"), "source.format has no effect on a postgres source"),
+        (FILES.replace("/out", "/out, format: csv"), "sink.format has no effect on a delta sink"),
+        (MINIMAL.replace("lake, ", "lake, path: /x, "), "sink.path has no effect on a postgres sink"),
+        (MINIMAL + "transform: {schema: id bigint}", "transform.schema has no effect without transform.decode"),
+        (
+            MINIMAL + "error_handling: {missing_field_behavior: skip}",
+            "error_handling.missing_field_behavior has no effect: a postgres source has every column",
+        ),
+        (
+            FILES.replace("json", "csv") + "error_handling: {missing_field_behavior: 'null'}",
+            "error_handling.missing_field_behavior has no effect: CSV is decoded by position",
+        ),
+        (FILES + "recovery: {window: 1d}", "recovery.window has no effect: a files source shows no record late"),
+        (
+            FILES + "dag: {deferrable: true}",
+            "dag.deferrable has no effect on shape: operator, which waits in place; write shape: task_group",
+        ),
+    ],
+)
+def test_a_key_without_effect_has_a_warning(text: str, says: str) -> None:
+    assert warnings(parse(text)) == [says]
+    assert warnings(build(parse(FILES).document())) == []
 
 
 def test_a_kafka_target_has_a_topic_for_dead_letters() -> None:
