@@ -10,7 +10,7 @@ from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, resolve_connection
 from airflow_provider_ckpt.notifications.notice import Notice, Reason
 
 if TYPE_CHECKING:
@@ -144,4 +144,6 @@ def _letters_of(status: Mapping[str, Any]) -> str | None:
     from airflow_provider_ckpt.operators.leaves import dead_letters_at
 
     declaration = status.get("declaration")
-    return dead_letters_at(build(declaration)) if declaration else None
+    with suppress(CkptError):  # the run's word counts without it
+        return dead_letters_at(build(declaration), resolve_connection) if declaration else None
+    return None

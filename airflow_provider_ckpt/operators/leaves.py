@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.config.delivery import LetterPlace
 from airflow_provider_ckpt.connectors.files.letters import letters_beside
-from airflow_provider_ckpt.connectors.files.local import escape
+from airflow_provider_ckpt.connectors.files.local import escape, local_path
+from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.operators.replicate import held_message
 from airflow_provider_ckpt.operators.step import CkptStepOperator
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.connectors.protocols import Connection
 
 
 _LETTERS_TABLE = "ckpt_sink_dead_letter"
@@ -31,7 +33,8 @@ class CkptDeadLettersOperator(CkptStepOperator):
         """Run it."""
         summary = self.previous(context)["summary"]
         pipeline = self.load_pipeline()
-        where = dead_letters_at(pipeline)
+        with self.errors():
+            where = dead_letters_at(pipeline, resolve_connection)
         self.log.warning(
             "%d records of pipeline %s were dead-lettered: %s. They are in %s",
             summary["records"]["dead_lettered"],
@@ -56,8 +59,12 @@ class CkptHoldOperator(CkptStepOperator):
         return {"held": summary["batches_by_state"].get("held", 0)}
 
 
-def dead_letters_at(pipeline: Pipeline) -> str:
-    """Where a person finds a pipeline's dead letters."""
+def dead_letters_at(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
+    """Where a person finds a pipeline's dead letters.
+
+    :param connections: gives the connection of an id, which may say where relative paths start
+    :raises ConfigError: if there is no such connection, or a path cannot be one
+    """
     sink, queue = pipeline.sink, pipeline.dead_letter_queue
     if queue.here:
         if sink.type == "iceberg":
@@ -65,12 +72,15 @@ def dead_letters_at(pipeline: Pipeline) -> str:
         connection, table = sink.connection, sink.table or ""
         schema, dot, _ = table.rpartition(".")
         place, table = _BESIDE.get(sink.type, LetterPlace.FILES), f"{schema}{dot}{_LETTERS_TABLE}"
-        directory = letters_beside(Path(str(sink.path)), pipeline.name)
     else:
         connection, table, place = pipeline.letters_connection, queue.table, queue.sink
-        directory = Path(str(queue.path)) / escape(pipeline.name)
     if place is LetterPlace.KAFKA:
         return f"topic {queue.topic} of {queue.brokers or f'connection {connection}'}"
     if place is LetterPlace.POSTGRES:
         return f"table {table} of connection {connection}"
+    root = connections(connection) if connection else None
+    if queue.here:
+        directory = letters_beside(local_path(str(sink.path), "sink.path", root), pipeline.name)
+    else:
+        directory = local_path(str(queue.path), "dead_letter_queue.path", root) / escape(pipeline.name)
     return f"the JSON lines under {directory}"

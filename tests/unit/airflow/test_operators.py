@@ -32,6 +32,7 @@ from airflow_provider_ckpt.core.errors import (
     SinkError,
     StaleEpochError,
 )
+from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.operators.base import CkptOperator, airflow_error
 from airflow_provider_ckpt.operators.leaves import dead_letters_at
 from airflow_provider_ckpt.replication import acquire as replication
@@ -356,16 +357,27 @@ def test_the_dead_letters_task_counts_them_and_says_where_they_are(monkeypatch: 
     assert told["where"] == "table ckpt_sink_dead_letter of connection warehouse"
 
 
-def test_dead_letters_of_a_delta_table_are_beside_it() -> None:
+@pytest.mark.parametrize(
+    ("path", "connection", "place"),
+    [
+        ("/lake/flights", None, "/lake/flights.dead_letters/flights"),
+        ("file:///lake/a%20b", None, "/lake/a b.dead_letters/flights"),
+        ("tables/flights", "mount", "/mnt/share/tables/flights.dead_letters/flights"),
+    ],
+)
+def test_dead_letters_of_a_delta_table_are_beside_it(
+    monkeypatch: pytest.MonkeyPatch, path: str, connection: str | None, place: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_MOUNT", '{"conn_type": "fs", "extra": {"path": "/mnt/share"}}')
     pipeline = build(
         {
             "name": "flights",
             "source": {"type": "files", "path": "/in"},
             "transform": {"decode": "json", "schema": "id bigint"},
-            "sink": {"type": "delta", "path": "/lake/flights"},
+            "sink": {"type": "delta", "path": path, "connection": connection},
         }
     )
-    assert dead_letters_at(pipeline) == "the JSON lines under /lake/flights.dead_letters/flights"
+    assert dead_letters_at(pipeline, resolve_connection) == f"the JSON lines under {place}"
 
 
 @pytest.mark.parametrize(
@@ -400,4 +412,4 @@ def test_a_person_is_told_of_another_place_for_dead_letters(
     source = {"type": "postgres", "connection": "shop", "table": "orders", "cursor": "id"}
     pipeline = build({"name": "orders", "source": source, "sink": sink, "dead_letter_queue": queue})
 
-    assert dead_letters_at(pipeline) == place
+    assert dead_letters_at(pipeline, resolve_connection) == place
