@@ -51,13 +51,20 @@ def recovery_dag(
 
         preview → approve → carry_out → report
 
+    :param dag_id: the DAG's id
     :param pipelines: names of the pipelines that may be chosen, or a folder of their YAML declarations
-    :param approvers: ids of the users who may answer; anyone who may edit the DAG's runs if none is named
+    :param approvers: ids of the users who may answer, as the auth manager gives them: user names with the simple one,
+        numbers with FAB's; anyone who may edit the DAG's runs if none is named
     :param answer_within: without an answer for so long it counts as rejected; None waits for ever
     :param ckpt_conn_id: the ledger's connection
-    :param kwargs: further arguments of ``DAG``
+    :param kwargs: further arguments of ``DAG``; ``params`` are added to the form's own
     :raises ConfigError: if there is no pipeline to choose
     """
+    if isinstance(pipelines, str):
+        raise ConfigError(
+            f"DAG {dag_id}: pipelines is the text {pipelines!r}, not a list of names.",
+            hint=f"Write [{pipelines!r}], or Path({pipelines!r}) for a folder.",
+        )
     names = sorted(_declared(pipelines) if isinstance(pipelines, Path) else pipelines)
     if not names:
         raise ConfigError(
@@ -65,7 +72,7 @@ def recovery_dag(
         )
     shared = {"pipeline": "{{ params.pipeline }}", "ckpt_conn_id": ckpt_conn_id}
     settings: dict[str, Any] = {"schedule": None, "catchup": False, "tags": ["ckpt"], "doc_md": _DOC, **kwargs}
-    with DAG(dag_id, params=_params(names), **settings) as dag:
+    with DAG(dag_id, params={**_params(names), **settings.pop("params", {})}, **settings) as dag:
         preview = CkptPreviewOperator(
             task_id=_PREVIEW,
             remedy="{{ params.action }}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from airflow.sdk import Param
 from airflow.sdk.exceptions import ParamValidationError
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -68,6 +69,17 @@ def test_nothing_is_done_before_it_is_approved_and_all_ends_in_a_report() -> Non
 def test_a_folder_without_a_pipeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no pipeline to choose"):
         recovery_dag("care", pipelines=tmp_path)
+
+
+def test_a_single_name_is_no_list_of_names() -> None:
+    with pytest.raises(ConfigError, match=r"not a list of names. Write \['orders'\]"):
+        recovery_dag("care", pipelines="orders")
+
+
+def test_the_form_may_ask_for_more() -> None:
+    params = recovery_dag("care", pipelines=["orders"], params={"ticket": Param("", type="string")}).params
+
+    assert {"pipeline", "reason", "ticket"} <= set(params)
 
 
 @given(st.text(max_size=60))
