@@ -40,12 +40,18 @@ class Work(Part):
 
     :param at_least: run as soon as so many positions are new
     :param longest_wait: nothing waits longer than this, however little it is
-    :param look_every: how often to look
+    :param look_every: how often to look; at least a second
     """
 
     at_least: Whole = Field(default=1, ge=1)
     longest_wait: Duration = timedelta(hours=1)
     look_every: Duration = timedelta(minutes=1)
+
+    @model_validator(mode="after")
+    def _unhurried(self) -> Self:
+        if self.look_every < timedelta(seconds=1):
+            raise ValueError("look_every must be at least 1s: each look asks the source")
+        return self
 
 
 class Dag(Part):
@@ -80,6 +86,8 @@ class Dag(Part):
 
     @model_validator(mode="after")
     def _one_schedule(self) -> Self:
+        if self.every is not None and not self.every:
+            raise ValueError("every must be longer than 0s; leave it out for no schedule")
         given = [name for name in ("schedule", "every", "assets", "work") if getattr(self, name)]
         if len(given) > 1:
             raise ValueError(f"has {' and '.join(given)}; one of them says when to run")

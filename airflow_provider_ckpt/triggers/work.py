@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.triggers.watching import look
 
@@ -99,8 +99,9 @@ class CkptWorkTrigger(BaseEventTrigger):
     :param pipeline: its name in the ledger, or its declaration as a dict: then it need not have run before
     :param at_least: a lag (positions of all source partitions) that is worth a run
     :param longest_wait: nothing waits longer than this, however little it is
-    :param every: between looks
+    :param every: between looks; longer than 0
     :param ckpt_conn_id: the ledger's connection
+    :raises ConfigError: if there is no time between looks
     """
 
     def __init__(
@@ -117,6 +118,8 @@ class CkptWorkTrigger(BaseEventTrigger):
         self.at_least = at_least
         self.longest_wait = _seconds(longest_wait)
         self.every = _seconds(every)
+        if self.every <= 0:
+            raise ConfigError(f"every is {every}; a look at the source must be followed by a pause.")
         self.ckpt_conn_id = ckpt_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.triggers.work import Seen, Watch, Why
+import pytest
+
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.triggers.work import CkptWorkTrigger, Seen, Watch, Why
 
 
 def seen(lag: int, epoch: int = 1, *, running: bool = False) -> Seen:
@@ -68,3 +71,8 @@ def test_what_a_run_leaves_is_not_enough_again_but_does_not_wait_for_ever() -> N
     assert watching.due(seen(500, 2), 30) is Why.ENOUGH
     assert watching.due(seen(400, 3), 40) is None
     assert watching.due(seen(400, 3), 100) is Why.WAITED
+
+
+def test_it_pauses_between_looks() -> None:
+    with pytest.raises(ConfigError, match="every is 0; a look"):
+        CkptWorkTrigger(pipeline="orders", every=0)
