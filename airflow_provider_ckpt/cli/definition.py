@@ -37,7 +37,7 @@ def _running() -> Iterable[CLICommand]:
         "Replicate whatever is new, once",
         given.FILE,
         more="One run of a pipeline without a DAG: the same code, the same ledger. "
-        "Exit status 0 if it ended with nothing held, else 1.",
+        "Exit status 0 if it ended with nothing held, or run.fail_on_hold is false; else 1.",
     )
 
 

@@ -41,6 +41,7 @@ def load(path: str | PathLike[str]) -> Pipeline:
 def parse(text: str, name: str = "<string>") -> Pipeline:
     """The pipeline that a YAML text declares.
 
+    :param text: the document
     :param name: what errors call the text
     :raises ConfigError: as :func:`load`
     """
@@ -59,6 +60,7 @@ def parse(text: str, name: str = "<string>") -> Pipeline:
 def build(data: Mapping[str, Any], name: str = "pipeline") -> Pipeline:
     """The pipeline that plain data declares, for a user of Python instead of YAML.
 
+    :param data: the declaration, keys as in YAML
     :param name: what errors call the data
     :raises ConfigError: as :func:`load`, without line numbers
     """

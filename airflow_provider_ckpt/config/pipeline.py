@@ -337,7 +337,10 @@ class Pipeline(Part):
         return Policy(self.retry.core, self.dead_letter_queue.enabled, dict(self.error_policy))
 
     def document(self) -> dict[str, Any]:
-        """The declaration as JSON-ready data; ``Pipeline.model_validate`` reads it back. Holds no secret."""
+        """The declaration as JSON-ready data; ``Pipeline.model_validate`` reads it back.
+
+        Holds no secret, unless ``run.conf`` or an expanded variable does: those belong into connections.
+        """
         return self.model_dump(mode="json", by_alias=True, exclude={"dag"})
 
 

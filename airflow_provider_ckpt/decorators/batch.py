@@ -88,6 +88,7 @@ def ckpt_batch_task(
     runs and may be templates. It travels by value with all of its DAG file that it uses; other modules that it imports
     must be there on the executors.
 
+    :param python_callable: the function; left out where this decorates one
     :param pipeline: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline`` (templated)
     :param kwargs: further arguments of :class:`CkptReplicateOperator`
     """

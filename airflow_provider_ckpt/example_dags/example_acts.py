@@ -18,7 +18,9 @@ SHARED: dict[str, Any] = {
     "dry_run": "{{ params.dry_run }}",
 }
 PARAMS: dict[str, Any] = {
-    "pipeline": Param("example_customers", type="string"),
+    "pipeline": Param(
+        "example_customers", type="string", enum=["example_customers", "example_orders", "example_prices"]
+    ),
     "reason": Param("", type="string"),
     "dry_run": Param(True, type="boolean"),
     "position": Param(0, type="integer"),

@@ -1,4 +1,7 @@
-"""Recovery from Airflow's own pages, for two pipelines by name; only two people may approve."""
+"""Recovery from Airflow's own pages, for two pipelines by name; only two people may approve.
+
+The simple auth manager knows them by these names; FAB's would know them by numbers.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ class CkptHook(BaseHook):
 
     :param ckpt_conn_id: an Airflow connection of type ``ckpt``; the default one may be missing, then ``[ckpt]
         sql_alchemy_conn`` or ``ckpt.db`` in AIRFLOW_HOME is taken
+    :param logger_name: of the hook's logger; its class's by default
     """
 
     conn_name_attr = "ckpt_conn_id"
