@@ -27,6 +27,9 @@ from airflow_provider_ckpt.replication.acting import (
 )
 from airflow_provider_ckpt.replication.positions import Goal, positions
 
+_MOST = 5_000
+"""Stretches of dead letters that a proposal may name; it travels by XCom, which Airflow keeps in its database."""
+
 
 class Remedy(StrEnum):
     """What a person can ask for when a pipeline has to be put right."""
@@ -122,6 +125,12 @@ def _rewind(errand: Errand, ask: Ask) -> Act | None:
 def _replay(errand: Errand, ask: Ask) -> Act | None:
     chosen = selection(ask.error_types, ask.batches, None, None, ask.stop_at)
     act = letters.act_on(errand.setup(), ActKind.REPLAY_LETTERS, chosen)
+    if len(act.letters) > _MOST:
+        raise ConfigError(
+            f"{len(act.letters):,} stretches of dead letters are more than an approval carries, {_MOST:,}.",
+            pipeline=errand.pipeline,
+            hint="Choose fewer by error type or batch, or with stop_at; or use airflow ckpt dlq replay.",
+        )
     return act if act.letters else None
 
 

@@ -10,9 +10,12 @@ from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.letters import Letters
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
 from airflow_provider_ckpt.ledger import tables
 from airflow_provider_ckpt.operators.carry_out import outcome
+from airflow_provider_ckpt.replication import letters
 from tests.integration.airflow.ckpt import damage
 from tests.integration.airflow.people import SIZE, People
 
@@ -196,6 +199,14 @@ def test_a_stop_is_ended_by_a_resume(people: People) -> None:
         chain.preview()
         assert chain.answer()["after"]["phase"] == phase
         assert chain.step("report")["phase"] == phase
+
+
+def test_a_replay_of_more_than_an_approval_carries_is_refused(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = tuple(Letters(BatchKey(1, people.partition, seq), "Sink", 0, 1, 1, 1) for seq in range(5001))
+    monkeypatch.setattr(letters, "act_on", lambda *_: Act(ActKind.REPLAY_LETTERS, letters=many))
+
+    with pytest.raises(AirflowFailException, match="5,001 stretches of dead letters are more than an approval carries"):
+        Chain(action="replay_dead_letters").preview()
 
 
 @pytest.mark.parametrize("action", ["release", "recover", "replay_dead_letters", "resume"])
