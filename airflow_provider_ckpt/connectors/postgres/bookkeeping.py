@@ -136,7 +136,7 @@ class Bookkeeping:
         return f"""
             SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = {{2}}::text
-              AND (generation, range_end) > ({{3}}::int, {{4}}::bigint)"""
+              AND (generation, range_end) > ({{3}}::int, ({{4}})::bigint)"""
 
     @property
     def letters(self) -> str:

@@ -238,12 +238,14 @@ class TestBookkeeping:
 
     def test_of_a_long_history_only_what_is_news_is_looked_at(self, harness: TargetHarness) -> None:
         looked_at = """
-            SELECT sum(idx_tup_read) + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'ckpt_sink_receipt')
+            SELECT sum(idx_tup_read)
+                + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'ckpt_sink_receipt')
             FROM pg_stat_user_indexes WHERE relname = 'ckpt_sink_receipt'
         """
         with Run(harness, 1) as run:
             run.take_over().send(task(20_000), content(20_000))
             run.send(task(0, partition="new"), content(0))
+            assert len(run.receipts({"main": Known(1, -(2**63))})) == 2  # the least that a cursor can be
             execute(
                 harness.dsn,
                 """INSERT INTO ckpt_sink_receipt SELECT ledger, pipeline, generation, partition, i, i * 10, i * 10 + 10,
