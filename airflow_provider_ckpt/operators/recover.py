@@ -14,8 +14,8 @@ class CkptRecoverOperator(CkptActOperator):
     """List what is above the low watermark and unaccounted for, and have the next run read it again.
 
     Returns what is missing, what is to be read again, and what is left for a person: an append sink would double
-    records that turned up late in a range, so there they are only listed. An upsert sink is rewound to the low watermark
-    (``rewinds_to``), so that it takes all that follows in order.
+    records that turned up late in a range, so there they are only listed. An upsert sink is rewound to the low
+    watermark (``rewinds_to``), so that it takes all that follows in order.
     """
 
     def act(self, errand: Errand) -> dict[str, Any]:

@@ -233,8 +233,8 @@ class PostgresSource:
             fills = f"sequence {name} fills cursor {self._cursor} of {table.label} and"
             if cached > 1:
                 raise ConfigError(
-                    f"{fills} hands out {cached} values at a time to each session, so that smaller ones can appear after "
-                    "greater ones.",
+                    f"{fills} hands out {cached} values at a time to each session, so that smaller ones can appear "
+                    "after greater ones.",
                     pipeline=self._pipeline,
                     hint=f"ALTER SEQUENCE {name} CACHE 1, or choose another cursor.",
                 )
