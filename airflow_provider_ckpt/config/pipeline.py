@@ -55,7 +55,8 @@ class Source(Part):
     :param format: ``jsonl``, ``csv`` or ``parquet`` (files); of text it only repeats what ``transform.decode`` says
     :param topic: the topic's name (kafka)
     :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date (postgres, jdbc)
-    :param key: the columns that identify a record; nothing asks for them yet
+    :param key: the columns that identify a record, where there are any: of rows with the same cursor they say which is
+        which (postgres)
     :param columns: read only these (postgres, jdbc); all by default
     :param start_from: ``earliest``, ``latest``, or a position; where the very first run begins
     :param close_wait: how long planning waits for running transactions to end (postgres), or, where they cannot be

@@ -23,7 +23,7 @@ _OF_A_SOURCE = {
     "format": ("files",),
     "topic": ("kafka",),
     "cursor": ("postgres", "jdbc"),
-    "key": (),
+    "key": ("postgres",),
     "columns": ("postgres", "jdbc"),
     "close_wait": ("postgres", "jdbc"),
     "jars": ("jdbc",),

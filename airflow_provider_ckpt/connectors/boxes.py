@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content, DeadLetter, KeptLetter
 from airflow_provider_ckpt.connectors.protocols import Claims, Sink, Writer
@@ -20,6 +20,9 @@ from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError, E
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.delivery import DeadLetterQueue
 
 _CLAIMED = frozenset({AttemptOutcome.DELIVERED, AttemptOutcome.REJECTED, AttemptOutcome.VOID, AttemptOutcome.STAGED})
 
@@ -51,13 +54,13 @@ class _RefusedError(CkptError):
 class BoxedWriter:
     """A sink's writer whose batches' dead letters go into a box; see :class:`Writer`.
 
-    :param retries: how often a letter that could not be kept is tried again
+    :param queue: what the pipeline says of dead letters
     """
 
-    def __init__(self, writer: Writer, box: LetterBox, retries: int) -> None:
+    def __init__(self, writer: Writer, box: LetterBox, queue: DeadLetterQueue) -> None:
         self._writer = writer
         self._box = box
-        self._retries = retries
+        self._queue = queue
 
     def deliver(self, task: BatchTask, content: Content) -> Outcome:
         """Keep the batch's letters, then claim; once more without those records that the sink found bad.
@@ -72,6 +75,7 @@ class BoxedWriter:
             raise _RefusedError(f"{len(errors)} records are refused")
 
         while True:
+            content.counts(task, self._queue, letters[len(content.letters) :])
             if len(letters) > kept:
                 self._keep(task, letters, kept)
                 kept = len(letters)
@@ -95,7 +99,7 @@ class BoxedWriter:
                 self._box.keep(task, letters, first)
             except CkptError as error:
                 failures += 1
-                if failures > self._retries:
+                if failures > self._queue.max_dlq_retries:
                     raise DeadLetterQueueError(
                         f"{error.message.removesuffix('.')}. The batch's dead letters could not be kept, so nothing of "
                         "it was sent.",

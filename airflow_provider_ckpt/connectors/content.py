@@ -10,11 +10,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.batch import Counts
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.letters import AttemptKey
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_ckpt.config.delivery import DeadLetterQueue
+    from airflow_provider_ckpt.core.wave import BatchTask
 
 LETTER_PAUSE = 1.0
 """Seconds before a dead letter that could not be written is tried again (semantics, section 7)."""
@@ -67,12 +70,12 @@ class KeptLetter:
 class Content:
     """All of one batch after the transform, in memory.
 
-    :param rows: the records to deliver: :data:`~.protocols.POSITION`, then the sink's columns; position order
+    :param rows: the records to deliver: :data:`~.protocols.NUMBER`, then the sink's columns; position order
     :param letters: the records that the transform rejected
     :param read: records read from the source
     :param filtered: records that ``where`` left out
     :param elsewhere: dead letters of the batch that are kept in another place than the sink, durably
-    :param original: gives, for positions of ``rows``, the dead letters with the original bytes and origin headers,
+    :param original: gives, for numbers of ``rows``, a dead letter each with the original bytes and origin headers,
         and the errors passed in; for a writer that finds bad records itself
     """
 
@@ -83,14 +86,34 @@ class Content:
     original: Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]
     elsewhere: int = 0
 
-    def counts(self, extra_letters: int = 0) -> Counts:
-        """The batch's counts when the writer itself dead-lettered ``extra_letters`` of the rows."""
-        return Counts(
-            self.read,
-            self.rows.num_rows - extra_letters,
-            self.filtered,
-            len(self.letters) + self.elsewhere + extra_letters,
-        )
+    def counts(self, task: BatchTask, queue: DeadLetterQueue, own: Sequence[DeadLetter] = ()) -> Counts:
+        """The batch's counts, if it may be sent as it is.
+
+        :param queue: what the pipeline says of dead letters
+        :param own: dead letters of those of the rows that the writer itself found bad
+        :raises CkptError: if they do not add up (``SumIdentity``)
+        :raises DeadLetterQueueError: if there are dead letters, and the pipeline allows none
+        """
+        letters = [*self.letters, *own]
+        kept = self.elsewhere + len(letters)
+        counts = Counts(self.read, self.rows.num_rows - len(own), self.filtered, kept)
+        if not counts.balanced:
+            raise CkptError(
+                f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
+                f"{counts.filtered} were filtered and {counts.dead_lettered} rejected; nothing of the batch was sent.",
+                batch=str(task.key),
+                hint="Nothing is lost; report it, since it is a defect.",
+            )
+        if letters and not queue.enabled:
+            first = letters[0]
+            raise DeadLetterQueueError(
+                f"position {first.position} calls for a dead letter ({first.error.type.value}: {first.error.message}), "
+                "but dead_letter_queue.enabled is false; nothing of the batch was sent.",
+                batch=str(task.key),
+                position=first.position,
+                hint="Repair the record, or let the pipeline keep dead letters.",
+            )
+        return counts
 
 
 def headers_of(texts: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, bytes | None], ...]]:

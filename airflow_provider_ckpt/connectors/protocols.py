@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 POSITION = "__pos"
 """Name of the int64 column that carries each record's source position, first in every Arrow batch a reader yields."""
 
+NUMBER = "__number"
+"""Name of the int64 column that tells a batch's rows apart, first in what a writer gets: positions may be shared."""
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:

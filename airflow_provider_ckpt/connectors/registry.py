@@ -118,7 +118,7 @@ def open_writer(
     """
     writer = cast("Writer", _load(*_WRITERS[pipeline.sink.type])(pipeline, connection, context))
     queue = pipeline.dead_letter_queue
-    return BoxedWriter(writer, _box(pipeline, letters, context), queue.max_dlq_retries) if queue.elsewhere else writer
+    return BoxedWriter(writer, _box(pipeline, letters, context), queue) if queue.elsewhere else writer
 
 
 def _box(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> LetterBox:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def without(rows: pa.Table, positions: Collection[int]) -> pa.Table:
-    """The rows but those at some positions."""
+def without(rows: pa.Table, numbers: Collection[int]) -> pa.Table:
+    """The rows but those of some numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    return rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(positions), pa.int64()))))
+    return rows.filter(pc.invert(pc.is_in(rows.column(NUMBER), pa.array(list(numbers), pa.int64()))))

@@ -147,8 +147,9 @@ class Counts:
 
     @property
     def balanced(self) -> bool:
-        """Whether ``SumIdentity`` holds."""
-        return self.read == self.delivered + self.filtered + self.dead_lettered
+        """Whether ``SumIdentity`` holds, and no count is negative."""
+        fates = (self.delivered, self.filtered, self.dead_lettered)
+        return min(fates) >= 0 and self.read == sum(fates)
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import POSITION, Reader
+from airflow_provider_ckpt.connectors.protocols import Reader
+from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
@@ -49,7 +50,7 @@ def copy_lane(
             for index, task in enumerate(tasks):
                 late = index > 0 and time.monotonic() - started > wave.seconds
                 if late or lane.stopped(task):
-                    gathered: Gathered | None = Gathered(schema.empty_table(), read=c.NOT_ATTEMPTED)
+                    gathered: Gathered | None = Gathered.of(schema.empty_table(), c.NOT_ATTEMPTED)
                 else:
                     gathered = ahead.take(index)
                 outcomes.append(lane.put_off(Question(task.key)) if gathered is None else lane.deliver(task, gathered))
@@ -102,7 +103,7 @@ class _Ahead:
 
         task = self._tasks[index]
         if task.instruction is not Instruction.DELIVER:
-            return Gathered(self._nothing)
+            return Gathered.of(self._nothing)
         try:
             self._reader = self._reader or self._job.reader()
             records = []
@@ -112,18 +113,16 @@ class _Ahead:
                     return None
                 records.append(rows)
         except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes an outcome
-            return Gathered(self._nothing, failure=info_of(error, traced=self._traced))
+            return Gathered.of(self._nothing, failure=info_of(error, traced=self._traced))
         table = pa.Table.from_batches(records) if records else self._nothing
-        return Gathered(table, table.num_rows) if self._plain else self._readable(task, table)
+        gathered = Gathered.of(table, table.num_rows)
+        return gathered if self._plain else self._readable(task, gathered)
 
-    def _readable(self, task: BatchTask, rows: pa.Table) -> Gathered:
+    def _readable(self, task: BatchTask, gathered: Gathered) -> Gathered:
         """The rows, and dead letters of those with a text that is not UTF-8."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        errors = unreadable_texts(rows, ErrorType.MESSAGE_DESERIALIZATION)
-        if not errors or self._reader is None:
-            return Gathered(rows, rows.num_rows)
-        letters = originals.from_rows(self._reader, task, rows, errors, raw=self._job.shape.raw)
-        unreadable = pc.is_in(rows.column(POSITION), pa.array(list(errors), pa.int64()))
-        return Gathered(rows.filter(pc.invert(unreadable)), rows.num_rows, letters)
+        errors = unreadable_texts(gathered.rows, ErrorType.MESSAGE_DESERIALIZATION)
+        if errors and self._reader is not None:
+            raw = self._job.shape.raw
+            gathered.letters = originals.from_rows(self._reader, task, gathered.places, gathered.rows, errors, raw=raw)
+            gathered.rows = without(gathered.rows, errors)
+        return gathered

@@ -129,17 +129,14 @@ class Lane:
             found = len(gathered.letters)
             gathered.letters = letters_left(gathered.letters, task, self._policy)
             gathered.filtered += found - len(gathered.letters)
-        refusal = _refusal(gathered, dead_letters=self._pipeline.dead_letter_queue.enabled)
-        if refusal is not None:
-            return _failed(task, refusal)
-
-        self._writer = self._writer or self._job.writer()
         letters = self._headed(task, gathered.letters)
         while True:
-            skipped: dict[int, ErrorInfo] = {}
+            skipped: set[int] = set()
             content = Content(
                 gathered.rows, letters, gathered.read, gathered.filtered, self._original(task, gathered, skipped)
             )
+            content.counts(task, self._pipeline.dead_letter_queue)
+            self._writer = self._writer or self._job.writer()
             with suppress(SkippedError):
                 outcome = self._writer.deliver(task, content)
                 if not skipped:
@@ -157,24 +154,28 @@ class Lane:
         gathered.filtered += applied.filtered
         if applied.errors:
             raw = self._job.shape.raw
-            gathered.letters += originals.reread(self.reader, task, applied.errors, raw=raw)
+            gathered.letters += originals.reread(self.reader, task, gathered.places, applied.errors, raw=raw)
 
     def _original(
-        self, task: BatchTask, gathered: Gathered, skipped: dict[int, ErrorInfo]
+        self, task: BatchTask, gathered: Gathered, skipped: set[int]
     ) -> Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]:
         """Makes dead letters of rows that the sink found bad.
 
-        :param skipped: gets those that the pipeline skips instead; the sink's attempt is over then
+        :param skipped: gets the numbers of those that the pipeline skips instead; the sink's attempt is over then
         """
 
         def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
-            skipped.update(skips(errors.items(), task, self._policy))
+            found = [(gathered.places.position(number), error) for number, error in errors.items()]
+            numbers = list(errors)
+            skipped.update(numbers[at] for at in skips(found, task, self._policy))
             if skipped:
                 raise SkippedError(f"{len(skipped)} records are skipped")
             raw = self._job.shape.raw
             if self._transformed:
-                return self._headed(task, originals.reread(self.reader, task, errors, raw=raw))
-            return self._headed(task, originals.from_rows(self.reader, task, gathered.rows, errors, raw=raw))
+                letters = originals.reread(self.reader, task, gathered.places, errors, raw=raw)
+            else:
+                letters = originals.from_rows(self.reader, task, gathered.places, gathered.rows, errors, raw=raw)
+            return self._headed(task, letters)
 
         return original
 
@@ -213,25 +214,6 @@ def deliver_lane(
     finally:
         for lane in lanes.values():
             lane.close()
-
-
-def _refusal(gathered: Gathered, *, dead_letters: bool) -> ErrorInfo | None:
-    """Why a batch must not be sent: its sum is wrong, or it needs dead letters that the pipeline does not allow."""
-    delivered, rejected = gathered.rows.num_rows, len(gathered.letters)
-    if gathered.read != delivered + rejected + gathered.filtered:
-        return ErrorInfo(
-            ErrorType.GENERIC,
-            f"SumIdentity: {gathered.read} records were read, but {delivered} are to be delivered, "
-            f"{gathered.filtered} were filtered and {rejected} rejected; nothing was sent",
-        )
-    if gathered.letters and not dead_letters:
-        first = gathered.letters[0]
-        return ErrorInfo(
-            ErrorType.DEAD_LETTER_QUEUE,
-            f"position {first.position} calls for a dead letter ({first.error.type}: {first.error.message}), "
-            "but dead_letter_queue.enabled is false; nothing of the batch was sent",
-        )
-    return None
 
 
 def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:

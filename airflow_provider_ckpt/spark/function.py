@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, InvalidTransformError
 from airflow_provider_ckpt.spark.failures import info_of
 
@@ -33,9 +33,9 @@ _HINT = "Give one row for each, in their order, with just the columns of transfo
 class Applied:
     """What a function made of a batch's rows.
 
-    :param rows: to be delivered: the position, then the columns of ``transform.returns``
+    :param rows: to be delivered: the number, then the columns of ``transform.returns``
     :param filtered: how many were left out
-    :param errors: by position, why a row is to be dead-lettered
+    :param errors: by number, why a row is to be dead-lettered
     """
 
     rows: pa.Table
@@ -89,7 +89,7 @@ def named(path: str) -> Function:
 def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: bool = False) -> Applied:
     """Call the function on a batch's rows.
 
-    :param rows: the position, then the columns that Spark's part of the transform puts out
+    :param rows: the number, then the columns that Spark's part of the transform puts out
     :param returns: the columns that the function gives
     :param traced: whether dead letters get the traceback
     :raises InvalidTransformError: if what it gives cannot be matched with what it got
@@ -99,7 +99,7 @@ def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: boo
 
     applied = Applied(rows)
     done = list(_worked(function, rows, returns, applied.errors, traced)) if rows.num_rows else []
-    schema = pa.schema([pa.field(POSITION, pa.int64()), *returns])
+    schema = pa.schema([pa.field(NUMBER, pa.int64()), *returns])
     kept = []
     for table in done:
         if KEEP in table.column_names:
@@ -122,7 +122,7 @@ def _worked(
     except Exception as error:  # noqa: BLE001  # the boundary to the user's code: whatever it raises costs one record
         if rows.num_rows == 1:
             info = info_of(error, traced=traced, otherwise=ErrorType.PROCESSING)
-            errors[rows.column(POSITION)[0].as_py()] = info
+            errors[rows.column(NUMBER)[0].as_py()] = info
             return
         middle = rows.num_rows // 2
         for half in (rows.slice(0, middle), rows.slice(middle)):
@@ -132,7 +132,7 @@ def _worked(
 def _called(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
     import pyarrow as pa
 
-    given = _table(function(rows.drop_columns([POSITION])))
+    given = _table(function(rows.drop_columns([NUMBER])))
     if given.num_rows != rows.num_rows:
         raise InvalidTransformError(
             f"the function of transform.python got {rows.num_rows} rows and gave {given.num_rows}.", hint=_HINT
@@ -145,11 +145,11 @@ def _called(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
             hint=_HINT,
         )
     columns = [given.column(item.name).cast(item.type) for item in returns]
-    fields = [rows.schema.field(POSITION), *returns]
+    fields = [rows.schema.field(NUMBER), *returns]
     if KEEP in wanted:
         columns.append(given.column(KEEP).cast(pa.bool_()))
         fields.append(pa.field(KEEP, pa.bool_()))
-    return pa.Table.from_arrays([rows.column(POSITION), *columns], schema=pa.schema(fields))
+    return pa.Table.from_arrays([rows.column(NUMBER), *columns], schema=pa.schema(fields))
 
 
 def _table(given: object) -> pa.Table:

@@ -9,13 +9,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 from airflow_provider_ckpt.connectors.content import DeadLetter
-from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Reader
+from airflow_provider_ckpt.connectors.protocols import NUMBER, POSITION, CarriedReader, Reader
+from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import originals, packing
 from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.places import Places
 from airflow_provider_ckpt.spark.texts import unreadable_texts
 from airflow_provider_ckpt.spark.traces import TRACES
 
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 class Gathered:
     """What was read of one batch, by verdict.
 
-    :param rows: to be delivered
+    :param rows: to be delivered: :data:`~.protocols.NUMBER`, then their columns
+    :param places: where the records are in the source
     :param read: how many records were read, or :data:`NOT_ATTEMPTED`
     :param letters: rejected by the transform
     :param filtered: left out by ``where``
@@ -38,11 +41,20 @@ class Gathered:
     """
 
     rows: pa.Table
+    places: Places
     read: int = 0
     letters: list[DeadLetter] = field(default_factory=list)
     filtered: int = 0
     failure: ErrorInfo | None = None
     rejected: pa.Table | None = None
+
+    @classmethod
+    def of(cls, records: pa.Table, read: int = 0, failure: ErrorInfo | None = None) -> Gathered:
+        """Records of which all are to be delivered.
+
+        :param records: as a reader yields them
+        """
+        return cls(numbered(records), Places(records.column(POSITION)), read, failure=failure)
 
 
 class Piece:
@@ -98,12 +110,13 @@ class Gathering:
             cast("CarriedReader", reader).hold(task, held)
             if task.instruction is Instruction.REJECT:
                 table = table.slice(0, 0)
+        places, numbers = Places(table.column(POSITION)), numbered(table)
         verdict = table.column(c.VERDICT)
         good = verdict.null_count == table.num_rows
         outputs = [name for name in table.column_names if name not in _CONTROL]
-        rows = (table if good else table.filter(pc.is_null(verdict))).select([POSITION, *outputs])
+        rows = (numbers if good else numbers.filter(pc.is_null(verdict))).select([NUMBER, *outputs])
         why = ErrorInfo.from_json(mark["failure"]) if mark["failure"] else None
-        gathered = Gathered(rows, mark["read"], failure=why)
+        gathered = Gathered(rows, places, mark["read"], failure=why)
         if not good:
             bad = table.filter(pc.is_valid(verdict))
             is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
@@ -120,18 +133,23 @@ class Gathering:
 
 def _add_letters(gathered: Gathered, reader: Reader, task: BatchTask, *, raw: bool) -> None:
     """Make dead letters of what the transform rejected, and of rows with texts that no sink could read."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if gathered.rejected is not None:
         if raw:
             gathered.rejected = originals.restored(reader, task, gathered.rejected)
         gathered.letters = originals.of_rejected(reader, task, gathered.rejected, task.detail.get(TRACES, {}), raw=raw)
     garbled = unreadable_texts(gathered.rows, ErrorType.TRANSFORM_EVALUATION)
     if garbled:
-        gathered.letters += originals.reread(reader, task, garbled, raw=raw)
-        at = gathered.rows.column(POSITION)
-        gathered.rows = gathered.rows.filter(pc.invert(pc.is_in(at, pa.array(list(garbled), pa.int64()))))
+        gathered.letters += originals.reread(reader, task, gathered.places, garbled, raw=raw)
+        gathered.rows = without(gathered.rows, garbled)
+
+
+def numbered(records: pa.Table) -> pa.Table:
+    """Records of a batch with their numbers in place of their positions."""
+    import numpy as np
+    import pyarrow as pa
+
+    at = records.schema.get_field_index(POSITION)
+    return records.set_column(at, NUMBER, pa.array(np.arange(records.num_rows, dtype=np.int64)))
 
 
 def _rejected(records: pa.Table, shape: Shape) -> pa.Table:

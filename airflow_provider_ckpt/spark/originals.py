@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.content import DeadLetter
-from airflow_provider_ckpt.connectors.protocols import POSITION, Reader
+from airflow_provider_ckpt.connectors.protocols import NUMBER, POSITION, Reader
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SourceError
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import moments
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.spark.places import Places
 
 MESSAGE = "__message"
 """string: why a record was rejected."""
@@ -124,34 +126,59 @@ def left_out(reader: Reader, task: BatchTask) -> list[DeadLetter]:
     return reader.unreadable(task) if isinstance(reader, LetterReader) else []
 
 
-def reread(reader: Reader, task: BatchTask, errors: Mapping[int, ErrorInfo], *, raw: bool) -> list[DeadLetter]:
-    """Read the batch again and make dead letters of the records at some positions.
-
-    All records of a position, where a cursor gives several the same one. A position that the source no longer shows
-    has a dead letter without a value.
-    """
-    letters = [
-        letter(reader, task, position, record, errors[position], raw=raw)
-        for batch in reader.read(task)
-        for position, record in _records(batch)
-        if position in errors
-    ]
-    gone = sorted(set(errors) - {found.position for found in letters})
-    return letters + [letter(reader, task, position, None, errors[position], raw=raw) for position in gone]
-
-
-def from_rows(
-    reader: Reader, task: BatchTask, rows: pa.Table, errors: Mapping[int, ErrorInfo], *, raw: bool
+def reread(
+    reader: Reader, task: BatchTask, places: Places, errors: Mapping[int, ErrorInfo], *, raw: bool
 ) -> list[DeadLetter]:
-    """Dead letters of rows that are still in hand, unchanged since they were read."""
+    """Read the batch again and make a dead letter of each record that has an error, and of no other.
+
+    A position that the source no longer shows has dead letters without a value.
+
+    :param errors: by number
+    :raises SourceError: if the source shows another number of records at a position than it did, since then nobody can
+        tell which is which
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    chosen = rows.filter(pc.is_in(rows.column(POSITION), value_set=pa.array(list(errors), pa.int64())))
+    wanted = {places.place(number): error for number, error in errors.items()}
+    positions = pa.array(sorted({position for position, _ in wanted}), pa.int64())
+    seen: Counter[int] = Counter()
+    letters = []
+    for batch in reader.read(task):
+        for position, record in _records(batch.filter(pc.is_in(batch.column(0), value_set=positions))):
+            error = wanted.get((position, seen[position]))
+            seen[position] += 1
+            if error is not None:
+                letters.append(letter(reader, task, position, record, error, raw=raw))
+    for position, records in seen.items():
+        if records != places.records(position):
+            raise SourceError(
+                f"{places.records(position)} records were read at position {position}, and the source now shows "
+                f"{records} there; nothing of the batch was sent.",
+                batch=str(task.key),
+                position=position,
+                recoverable=True,
+                hint="The batch is read again.",
+            )
+    gone = [(position, error) for (position, _), error in wanted.items() if position not in seen]
+    return letters + [letter(reader, task, position, None, error, raw=raw) for position, error in gone]
+
+
+def from_rows(
+    reader: Reader, task: BatchTask, places: Places, rows: pa.Table, errors: Mapping[int, ErrorInfo], *, raw: bool
+) -> list[DeadLetter]:
+    """Dead letters of rows that are still in hand, unchanged since they were read.
+
+    :param errors: by number
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    chosen = rows.filter(pc.is_in(rows.column(NUMBER), value_set=pa.array(list(errors), pa.int64())))
     return [
-        letter(reader, task, position, record, errors[position], raw=raw)
+        letter(reader, task, places.position(number), record, errors[number], raw=raw)
         for batch in chosen.to_batches()
-        for position, record in _records(batch)
+        for number, record in _records(batch)
     ]
 
 
@@ -164,13 +191,15 @@ def row_json(row: Mapping[str, Any]) -> bytes:
 
 
 def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
+    """What the first column holds of each record, and the others."""
+    first = batch.schema.names[0]
     try:
         records = batch.to_pylist()
     except (OverflowError, ValueError):
         columns = zip(*(_values(column) for column in batch.columns), strict=True)
         records = [dict(zip(batch.schema.names, values, strict=True)) for values in columns]
     for record in records:
-        yield record.pop(POSITION), record
+        yield record.pop(first), record
 
 
 def _values(column: pa.Array) -> list[Any]:

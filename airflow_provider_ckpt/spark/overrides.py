@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,24 +41,25 @@ def letters_left(letters: list[DeadLetter], task: BatchTask, policy: Policy) -> 
     """
     if not policy.overrides:
         return letters
-    skips(((letter.position, letter.error) for letter in letters), task, policy)
-    return [letter for letter in letters if policy.record(letter.error, task.attempt) is not Action.SKIP_AND_LOG]
+    skipped = skips([(letter.position, letter.error) for letter in letters], task, policy)
+    return [letter for at, letter in enumerate(letters) if at not in skipped]
 
 
-def skips(errors: Iterable[tuple[int, ErrorInfo]], task: BatchTask, policy: Policy) -> Mapping[int, ErrorInfo]:
-    """Those positions whose records are skipped, with the errors; the log names the first.
+def skips(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, policy: Policy) -> set[int]:
+    """Indexes of the records that are skipped; the log names the first.
 
+    :param errors: position and error of each
     :raises RecordError: if an error among them is to fail the batch
     """
-    skipped: dict[int, ErrorInfo] = {}
-    for position, error in errors if policy.overrides else ():
+    skipped = set()
+    for at, (position, error) in enumerate(errors if policy.overrides else ()):
         action = policy.record(error, task.attempt)
         if action is Action.SKIP_AND_LOG:
-            skipped[position] = error
+            skipped.add(at)
         elif action is not Action.DEAD_LETTER and error.type in policy.overrides:
             raise RecordError(position, error)
     if skipped:
-        position, error = next(iter(skipped.items()))
+        position, error = errors[min(skipped)]
         log.warning(
             "%s: %d records are skipped, as error_policy says; the first, position %d: [%s] %s",
             *(task.key, len(skipped), position, error.type.value, error.message),

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def unreadable_texts(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
-    """The rows with a text that is not UTF-8, by position, and why.
+    """The rows with a text that is not UTF-8, by number, and why.
 
-    :param rows: :data:`~.protocols.POSITION` first
+    :param rows: :data:`~.protocols.NUMBER` first
     :param kind: of the errors
     """
     found: dict[int, ErrorInfo] = {}
-    positions = rows.column(0)
+    numbers = rows.column(0)
     for name, column in zip(rows.column_names[1:], rows.columns[1:], strict=True):
         if _readable(column):
             continue
@@ -31,7 +31,7 @@ def unreadable_texts(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
             # Taken, not sliced: a slice of lists or structs is checked with all that it was cut from.
             for at in [] if _readable(chunk) else [at for at in range(len(chunk)) if not _readable(chunk.take([at]))]:
                 error = data_error(kind, f"{name} is a text that is not valid UTF-8")
-                found.setdefault(positions[start + at].as_py(), error)
+                found.setdefault(numbers[start + at].as_py(), error)
             start += len(chunk)
     return found
 

@@ -21,7 +21,7 @@ from airflow_provider_ckpt.connectors.files.local import (
     sync_directory,
     sync_file,
 )
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, SinkContext
+from airflow_provider_ckpt.connectors.protocols import NUMBER, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
 from airflow_provider_ckpt.connectors.two_phase.layout import new_stem
 from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, Written, nulls
@@ -53,7 +53,7 @@ class DeltaWriter(TableWriter[DeltaVersion]):
     def _fitting(self, rows: pa.Table, version: DeltaVersion) -> pa.Table:
         rows = for_delta(rows)
         if version.table is not None and rows.num_rows:
-            columns, grows = rows.schema.remove(rows.schema.get_field_index(POSITION)), self._pipeline.sink.grows
+            columns, grows = rows.schema.remove(rows.schema.get_field_index(NUMBER)), self._pipeline.sink.grows
             problems = misfits(version.table, columns, may_lack=grows, may_add=grows)
             if problems:
                 raise misfit_error(f"the Delta table {self._layout.table}", problems)

@@ -12,9 +12,9 @@ from airflow_provider_ckpt.connectors.files.gate import refuse_unless_current
 from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
 from airflow_provider_ckpt.connectors.files.staged import discard, publish, stage
 from airflow_provider_ckpt.connectors.files.target import FilesTarget
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, SinkContext
+from airflow_provider_ckpt.connectors.protocols import NUMBER, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Receipt, Verdict
-from airflow_provider_ckpt.core.errors import CkptError, FencedError, SinkError
+from airflow_provider_ckpt.core.errors import CkptError, FencedError
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 _VERDICTS = {
@@ -31,7 +31,7 @@ class FilesWriter:
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        self._retries = pipeline.dead_letter_queue.max_dlq_retries
+        self._queue = pipeline.dead_letter_queue
         self._context = context
         self._target = FilesTarget.of(pipeline, connection, context)
         self._receipts = Receipts(self._target)
@@ -54,19 +54,13 @@ class FilesWriter:
         """Nothing is held open."""
 
     def _deliver(self, task: BatchTask, content: Content) -> Outcome:
-        counts = content.counts()
-        if not counts.balanced:
-            raise SinkError(
-                f"SumIdentity: of {counts.read} records read, {counts.delivered} are to be delivered, "
-                f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent.",
-                batch=str(task.key),
-            )
+        counts = content.counts(task, self._queue)
         if content.letters:  # they stay if the claim fails: a twin's receipt may name this very attempt
-            self._target.letters.write(task, self._context, content.letters, self._retries)
+            self._target.letters.write(task, self._context, content.letters, self._queue.max_dlq_retries)
         name = None
         if content.rows.num_rows:
             name = self._target.new_file(task.key, self._context.epoch)
-            stage(self._target, name, content.rows.drop_columns([POSITION]))
+            stage(self._target, name, content.rows.drop_columns([NUMBER]))
         receipt = Receipt(
             task.key,
             task.range,

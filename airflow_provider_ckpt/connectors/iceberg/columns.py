@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.connectors.two_phase.column_types import differences, misfit_error, plain, storable
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ def complete(rows: pa.Table, schema: Schema) -> pa.Table:
     return rows.select([field.name for field in schema.fields])
 
 
-def without_position(schema: pa.Schema) -> pa.Schema:
+def without_number(schema: pa.Schema) -> pa.Schema:
     """The columns alone."""
-    return schema.remove(schema.get_field_index(POSITION))
+    return schema.remove(schema.get_field_index(NUMBER))
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

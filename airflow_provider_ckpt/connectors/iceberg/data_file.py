@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_ckpt.connectors.files.local import make_directory, sync_directory, sync_file
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +53,7 @@ def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple
 
 
 def beyond_partitions(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[str, int]]:
-    """The column and position of each record whose date or instant a transform cannot take: a year beyond 1 to 9999."""
+    """The column and number of each record whose date or instant a transform cannot take: a year beyond 1 to 9999."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyiceberg.transforms import TimeTransform
@@ -66,8 +66,8 @@ def beyond_partitions(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> It
         bad = [code for code, value in enumerate(encoded.dictionary.to_pylist()) if not _taken(transform, value)]
         if bad:
             found = pc.is_in(encoded.indices, pa.array(bad, encoded.indices.type))
-            for position in rows.column(POSITION).filter(found).to_pylist():
-                yield _source(field, schema), position
+            for number in rows.column(NUMBER).filter(found).to_pylist():
+                yield _source(field, schema), number
 
 
 def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:

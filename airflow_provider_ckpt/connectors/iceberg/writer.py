@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.iceberg.columns import (
     evolved,
     for_iceberg,
     refuse_misfit,
-    without_position,
+    without_number,
 )
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_place
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
@@ -65,15 +65,15 @@ class IcebergWriter(TableWriter[IcebergVersion]):
     def _fitting(self, rows: pa.Table, version: IcebergVersion) -> pa.Table:
         rows = for_iceberg(rows)
         if rows.num_rows and version.schema.fields:
-            columns = without_position(rows.schema)
+            columns = without_number(rows.schema)
             refuse_misfit(self._address.name, version.schema, columns, grows=self._address.grows)
         return rows
 
     def _unfit(self, rows: pa.Table, version: IcebergVersion) -> dict[int, ErrorInfo]:
         errors = nulls(rows, [field.name for field in version.schema.fields if field.required])
-        for name, position in data_file.beyond_partitions(rows, version.table.spec(), version.schema):
+        for name, number in data_file.beyond_partitions(rows, version.table.spec(), version.schema):
             message = f"column {name} holds a time that the table's partitioning has no value for"
-            errors[position] = data_error(ErrorType.SINK, message, _TIME_OVERFLOW)
+            errors[number] = data_error(ErrorType.SINK, message, _TIME_OVERFLOW)
         return errors
 
     def _write(self, task: BatchTask, rows: pa.Table, version: IcebergVersion, written: list[Path]) -> Written:

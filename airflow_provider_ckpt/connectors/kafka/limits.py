@@ -24,15 +24,15 @@ _CLOCKS = 60_000
 
 
 def impossible(messages: Messages, topic: WrittenTopic) -> dict[int, ErrorInfo]:
-    """Records that cannot be sent at all, by position, and why."""
+    """Records that cannot be sent at all, by number, and why."""
     import pyarrow.compute as pc
 
     found: dict[int, ErrorInfo] = {}
 
     def judge(bad: pa.Array | None, why: str) -> None:
         if bad is not None and pc.any(bad).as_py():
-            for position in messages.positions.filter(bad).to_pylist():
-                found.setdefault(position, data_error(ErrorType.SERIALIZATION, f"{why} (topic {topic.name})"))
+            for number in messages.numbers.filter(bad).to_pylist():
+                found.setdefault(number, data_error(ErrorType.SERIALIZATION, f"{why} (topic {topic.name})"))
 
     if topic.compacted:
         judge(_missing(messages), "the record has no key, and the topic is compacted")
@@ -74,7 +74,7 @@ def _missing(messages: Messages) -> pa.Array:
     import pyarrow as pa
 
     if messages.key is None:
-        return pa.array([True] * len(messages.positions))
+        return pa.array([True] * len(messages.numbers))
     return messages.key.is_null()
 
 

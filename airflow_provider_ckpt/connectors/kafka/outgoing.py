@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors import json_rows
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _fits(kind: str, allowed: Sequence[str]) -> bool:
 class Messages:
     """Messages in Arrow, in the order in which they are to be sent.
 
-    :param positions: int64, the source's
+    :param numbers: int64, of the rows
     :param value: binary
     :param key: binary
     :param headers: list of struct of two, or map: name, value
@@ -80,7 +80,7 @@ class Messages:
     :param partition: int32, -1 for the partitioner's choice
     """
 
-    positions: pa.Array
+    numbers: pa.Array
     value: pa.Array
     key: pa.Array | None = None
     headers: pa.Array | None = None
@@ -88,36 +88,36 @@ class Messages:
     partition: pa.Array | None = None
 
     def __len__(self) -> int:
-        return len(self.positions)
+        return len(self.numbers)
 
     def without(self, bad: Iterable[int]) -> Messages:
-        """The same, but for those of some positions."""
+        """The same, but for those of some numbers."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        kept = pc.invert(pc.is_in(self.positions, value_set=pa.array(list(bad), pa.int64())))
-        columns = [self.positions, self.value, self.key, self.headers, self.timestamp, self.partition]
+        kept = pc.invert(pc.is_in(self.numbers, value_set=pa.array(list(bad), pa.int64())))
+        columns = [self.numbers, self.value, self.key, self.headers, self.timestamp, self.partition]
         return Messages(*[None if column is None else column.filter(kept) for column in columns])
 
 
 def messages_of(rows: pa.Table, key: Sequence[str]) -> Messages:
     """The messages that rows become.
 
-    :param rows: :data:`POSITION`, then the columns
+    :param rows: :data:`NUMBER`, then the columns
     :param key: ``sink.key``: one column's value is the key as it is; several are one JSON object
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    columns = {name: rows.column(name) for name in rows.column_names if name != POSITION}
-    positions = _whole(rows.column(POSITION))
+    columns = {name: rows.column(name) for name in rows.column_names if name != NUMBER}
+    numbers = _whole(rows.column(NUMBER))
     if not are_messages(list(columns), key):
         value = json_rows.objects(columns, rows.num_rows)
         keys = {name: columns[name] for name in key}
-        return Messages(positions, value.cast(pa.binary()), _keys(keys, rows.num_rows) if keys else None)
+        return Messages(numbers, value.cast(pa.binary()), _keys(keys, rows.num_rows) if keys else None)
     timestamp, partition = columns.get("timestamp"), columns.get("partition")
     return Messages(
-        positions,
+        numbers,
         _binary(columns["value"]),
         _binary(columns["key"]) if "key" in columns else None,
         _whole(columns["headers"]) if "headers" in columns else None,

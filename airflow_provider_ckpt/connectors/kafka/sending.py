@@ -23,7 +23,7 @@ _ROOM = 0.5
 class Sender:
     """Sends to one topic.
 
-    :param refused: gets filled, while the queue is drained: why a watched message was not taken, by position
+    :param refused: gets filled, while the queue is drained: why a watched message was not taken, by number
     """
 
     def __init__(self, producer: Producer, topic: str, refused: dict[int, ErrorInfo]) -> None:
@@ -46,7 +46,7 @@ class Sender:
                 columns = [keys, partitions, timestamps, headers]
                 self._full(values[part], *[None if column is None else column[part] for column in columns])
             if end < len(values):
-                watch = partial(self._report, messages.positions[end].as_py())
+                watch = partial(self._report, messages.numbers[end].as_py())
                 given = {"key": keys, "partition": partitions, "timestamp": timestamps, "headers": headers}
                 self.one(values[end], watch, {name: column[end] for name, column in given.items() if column})
 
@@ -95,7 +95,7 @@ class Sender:
                 poll(_ROOM)
                 self.one(value, None, {"key": key, "partition": to, "timestamp": at, "headers": own})
 
-    def _report(self, position: int, error: KafkaError | None, _: object) -> None:
+    def _report(self, number: int, error: KafkaError | None, _: object) -> None:
         if error is not None and error.code() in codes(_UNFIT):
             why = f"topic {self._topic} refused the record: {error.str()}"
-            self._refused[position] = data_error(ErrorType.SERIALIZATION, why)
+            self._refused[number] = data_error(ErrorType.SERIALIZATION, why)

@@ -82,7 +82,7 @@ class KafkaWriter:
         from confluent_kafka import KafkaException
 
         try:
-            self._refuse_imbalance(task, content)
+            content.counts(task, self._pipeline.dead_letter_queue)
             return self._found(task) or self._persist(task, content)
         except FencedError:
             self.close()
@@ -157,9 +157,10 @@ class KafkaWriter:
     def _transaction(
         self, task: BatchTask, content: Content, messages: Messages, bad: Mapping[int, ErrorInfo]
     ) -> Outcome:
-        messages, letters = self._sorted_out(task, content, messages, bad)
+        own = content.original(bad) if bad else []
+        counts = content.counts(task, self._pipeline.dead_letter_queue, own)
+        messages, letters = messages.without(bad) if bad else messages, [*content.letters, *own]
         verdict = _VERDICTS[task.instruction]
-        counts = content.counts(len(letters) - len(content.letters))
         now = datetime.now(UTC)
         receipt = Receipt(task.key, task.range, verdict, self._context.epoch, task.attempt, counts, now, task.bound)
         hold = self._held(task.key.partition)
@@ -177,28 +178,6 @@ class KafkaWriter:
         hold.claimed(receipt)
         types = Counter(letter.error.type.value for letter in letters)
         return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, letters=dict(types))
-
-    def _sorted_out(
-        self, task: BatchTask, content: Content, messages: Messages, bad: Mapping[int, ErrorInfo]
-    ) -> tuple[Messages, list[DeadLetter]]:
-        """The messages that are to be sent, and the batch's dead letters.
-
-        :raises CkptError: if there are bad records and no dead letters are allowed
-        """
-        if not bad:
-            return messages, content.letters
-        if not self._pipeline.dead_letter_queue.enabled:
-            position, info = next(iter(bad.items()))
-            raise self._not_allowed(task, position, info)
-        kept = messages.without(bad)
-        own = content.original(bad)
-        if len(own) != len(messages) - len(kept):
-            raise SinkError(
-                f"SumIdentity: {len(messages) - len(kept)} records cannot be sent, but the source shows {len(own)} of "
-                "them; nothing was sent.",
-                batch=str(task.key),
-            )
-        return kept, [*content.letters, *own]
 
     def _send_rows(self, messages: Messages) -> None:
         if not len(messages):
@@ -234,24 +213,6 @@ class KafkaWriter:
             if not info.recoverable and info.type is not ErrorType.FENCED:
                 raise _LettersError(letter, error)
             # Not the dead letter's fault: the commit says what it is.
-
-    def _refuse_imbalance(self, task: BatchTask, content: Content) -> None:
-        counts = content.counts()
-        if not counts.balanced:
-            raise CkptError(
-                f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
-                f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent"
-            )
-        if content.letters and not self._pipeline.dead_letter_queue.enabled:
-            first = content.letters[0]
-            raise self._not_allowed(task, first.position, first.error)
-
-    def _not_allowed(self, task: BatchTask, position: int, info: ErrorInfo) -> CkptError:
-        return DeadLetterQueueError(
-            f"position {position} calls for a dead letter ({info.type.value}: {info.message}), "
-            "but dead_letter_queue.enabled is false; nothing of the batch was sent.",
-            batch=str(task.key),
-        )
 
     def _undeliverable(self, task: BatchTask, failure: _LettersError) -> CkptError:
         name = self._pipeline.dead_letter_queue.topic

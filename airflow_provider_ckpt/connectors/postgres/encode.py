@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.connectors.postgres.column_types import DAY
 from airflow_provider_ckpt.connectors.postgres.common import quote
 from airflow_provider_ckpt.connectors.postgres.table import Column, Table
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ class Field:
 
 
 def fields(schema: pa.Schema, target: Table, *, strict: bool) -> list[Field]:
-    """How each column of a batch travels to the target; the position stays behind, generated columns are left out.
+    """How each column of a batch travels to the target; the number stays behind, generated columns are left out.
 
     :param strict: False: nothing is encoded that could fail on this side; for the row-by-row path
     :raises ConfigError: if the target lacks a column, or a column has a type with no form in PostgreSQL
     """
-    names = [name for name in schema.names if name != POSITION]
+    names = [name for name in schema.names if name != NUMBER]
     missing = [name for name in names if name not in target.by_name]
     if missing:
         raise ConfigError(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.content import Content, DeadLetter, KeptLetter, headers_of
+from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter, headers_of
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import DEAD_LETTER, LETTER_COLUMNS, Bookkeeping
 from airflow_provider_ckpt.connectors.postgres.common import error_info
 from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.letters import AttemptKey
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -21,22 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-NO_DEAD_LETTERS = "dead_letter_queue.enabled is false, so nothing of the batch was sent"
-
-
-def refusal(task: BatchTask, content: Content, *, dead_letters: bool) -> ErrorInfo | None:
-    """Why a batch must not be sent: its counts do not add up, or it needs dead letters that the pipeline forbids."""
-    counts = content.counts()
-    if not counts.balanced:
-        return ErrorInfo(
-            ErrorType.GENERIC,
-            f"SumIdentity: {counts.read} records were read, but {counts.delivered} are to be delivered, "
-            f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent",
-        )
-    if content.letters and not dead_letters and task.instruction is Instruction.DELIVER:
-        first = content.letters[0]
-        return replace(first.error, message=f"position {first.position}: {first.error.message}; {NO_DEAD_LETTERS}")
-    return None
+class UnwrittenError(DeadLetterQueueError):
+    """The server refused a dead letter; it may take it another time."""
 
 
 def write_letters(
@@ -45,7 +29,7 @@ def write_letters(
     """Write the letters of one attempt in its transaction.
 
     :param cursor: an ADBC cursor
-    :raises DeadLetterQueueError: if they cannot be written, and a new connection would not help
+    :raises UnwrittenError: if they cannot be written, and a new connection would not help
     """
     from adbc_driver_manager import Error
 
@@ -57,7 +41,7 @@ def write_letters(
         info = error_info(error, ErrorType.DEAD_LETTER_QUEUE, f"writing dead letters of {task.key}")
         if info.recoverable or info.sqlstate is None:
             raise
-        raise DeadLetterQueueError(info.message, sqlstate=info.sqlstate) from error
+        raise UnwrittenError(info.message, sqlstate=info.sqlstate) from error
 
 
 def letter_table(task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter]) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.column_types import DAY, FIRST_DAY, INTEGERS, CursorKind, value_sql
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _SETTINGS = {"work_mem": "64MB", "default_transaction_read_only": "on"}
 """A lane sorts one batch at most, so it may as well do it in memory."""
 
+_SEES_ALL = "SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
+"""Whether the user sees more of a table than single columns of it."""
+
 
 class PostgresReader:
     """One lane's reader.
@@ -33,6 +36,7 @@ class PostgresReader:
         self._connection = require(connection, "source")
         self._table_name = pipeline.source.table
         self._cursor_column = pipeline.source.cursor
+        self._key = pipeline.source.key
         self._application = f"ckpt-read:{pipeline.name}"
         self._shape = shape
         self._unbounded = pipeline.sink.type == "postgres"
@@ -105,9 +109,21 @@ class PostgresReader:
         if self._cursor_column not in dict(self._shape.columns):
             columns.append(cursor)
         return (
-            f"SELECT {', '.join(columns)} FROM {table.sql} WHERE {cursor} >= {value_sql(kind, task.range.start)}"
-            f" AND {cursor} < {value_sql(kind, task.range.end)} ORDER BY {cursor}"
+            f"SELECT {', '.join(columns)} FROM {table.sql}"
+            f" WHERE {cursor} >= {value_sql(kind, task.range.start)} AND {cursor} < {value_sql(kind, task.range.end)}"
+            f" ORDER BY {', '.join([cursor, *self._ties(table, columns)])}"
         )
+
+    def _ties(self, table: Table, columns: Sequence[str]) -> list[str]:
+        """What orders rows of one position, so that they come in the same order when they are read again.
+
+        Their place in the table costs least, but a view has none, and a user with rights to some columns cannot see it.
+        """
+        if self._key:
+            return [quote(name) for name in self._key]
+        if table.kind != "v" and adbc_fetch(self._cursor)(_SEES_ALL, [table.oid])[0][0]:
+            return ["tableoid", "ctid"]
+        return [f'ROW({", ".join(columns)})::text COLLATE "C"']
 
     def _shaped(self, table: Table, task: BatchTask, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa

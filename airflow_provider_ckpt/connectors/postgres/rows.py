@@ -1,7 +1,7 @@
 """Puts a batch's rows into the target inside the writer's transaction: all at once, or one by one if some are bad.
 
 All at once: binary COPY straight into the target, or through a temporary table where values need a cast or rows replace
-others. One by one: an exception block for each source position where it must be, so that a bad record costs itself.
+others. One by one: an exception block for each row where it must be, so that a bad record costs itself.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.connectors.postgres.common import quote
 from airflow_provider_ckpt.connectors.postgres.encode import Field, encoded, fields
 from airflow_provider_ckpt.connectors.postgres.table import Table
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NUMBER = "__ckpt_number"
 _BAD = "ckpt_bad"
 CHECK = "SET CONSTRAINTS ALL IMMEDIATE"
 """Checks what the target defers to the commit while the failure can still be traced to its row."""
@@ -28,7 +27,7 @@ _OF_DATA = "data_exception OR integrity_constraint_violation OR program_limit_ex
 """SQLSTATE classes 22, 23 and 54, which one row's data may be the cause of."""
 
 _BLOCK = 64
-"""Positions that are tried together before they are tried one by one."""
+"""Rows that are tried together before they are tried one by one."""
 
 
 class Rows:
@@ -65,17 +64,17 @@ class Rows:
     def send_each(self, rows: pa.Table) -> dict[int, ErrorInfo]:
         """All rows that the target takes.
 
-        :return: errors of the others by position; rows of one position (a cursor need not be unique) stand together
+        :return: errors of the others, by number
         """
         stage = self._stage(rows, self._lenient)
         self._script(
-            f"CREATE TEMP TABLE IF NOT EXISTS {_BAD} (position bigint, sqlstate text, message text, trace text)"
+            f"CREATE TEMP TABLE IF NOT EXISTS {_BAD} (number bigint, sqlstate text, message text, trace text)"
             f" ON COMMIT DELETE ROWS; {self._block(stage)}"
         )
-        self._cursor.execute(f"SELECT position, sqlstate, message, trace FROM pg_temp.{_BAD} ORDER BY position")
+        self._cursor.execute(f"SELECT number, sqlstate, message, trace FROM pg_temp.{_BAD} ORDER BY number")
         return {
-            position: ErrorInfo(ErrorType.SINK, message, False, sqlstate, trace=trace)
-            for position, sqlstate, message, trace in self._cursor.fetchall()
+            number: ErrorInfo(ErrorType.SINK, message, False, sqlstate, trace=trace)
+            for number, sqlstate, message, trace in self._cursor.fetchall()
         }
 
     def _script(self, statements: str) -> None:
@@ -90,14 +89,11 @@ class Rows:
         columns = ", ".join(f"{quote(field.name)} {field.stage_type}" for field in chosen)
         name = "ckpt_stage_" + hashlib.sha256(columns.encode()).hexdigest()[:16]
         self._script(
-            f"CREATE TEMP TABLE IF NOT EXISTS {name} ({quote(POSITION)} bigint, {quote(_NUMBER)} bigint"
-            f"{', ' + columns if columns else ''}) ON COMMIT DELETE ROWS"
+            f"CREATE TEMP TABLE IF NOT EXISTS {name} ({NUMBER} bigint{', ' + columns if columns else ''})"
+            " ON COMMIT DELETE ROWS"
         )
         sent = encoded(rows, chosen)
-        numbered = pa.table(
-            [rows.column(POSITION), pa.array(range(rows.num_rows), pa.int64()), *sent.columns],
-            [POSITION, _NUMBER, *sent.column_names],
-        )
+        numbered = pa.table([rows.column(NUMBER), *sent.columns], [NUMBER, *sent.column_names])
         self._ingest(name, numbered, temporary=True)
         return f"pg_temp.{name}"
 
@@ -105,10 +101,10 @@ class Rows:
         names = ", ".join(quote(field.name) for field in chosen)
         values = ", ".join(field.value for field in chosen)
         by_name = {field.name: field.value for field in chosen}
-        newest, order, replace = "", f's."{_NUMBER}"', ""
+        newest, order, replace = "", f"s.{NUMBER}", ""
         if self._key:
             keys = ", ".join(by_name[name] for name in self._key)
-            newest, order = f"DISTINCT ON ({keys})", f'{keys}, s."{_NUMBER}" DESC'
+            newest, order = f"DISTINCT ON ({keys})", f"{keys}, s.{NUMBER} DESC"
             replace = self._on_conflict([field.name for field in chosen])
         return (
             f"INSERT INTO {self._target.sql} ({names}) OVERRIDING SYSTEM VALUE "
@@ -125,30 +121,29 @@ class Rows:
         return f"ON CONFLICT ({key}) DO " + (f"UPDATE SET {', '.join(others)}" if others else "NOTHING")
 
     def _block(self, stage: str) -> str:
-        """Blocks of positions in order, each in a subtransaction; the positions of a block that fails, one by one."""
-        place = quote(POSITION)
+        """Blocks of rows in order, each in a subtransaction; the rows of a block that fails, one by one."""
         body = f"""
             #variable_conflict use_column
             DECLARE ckpt_block record; ckpt_item record; ckpt_detail text; ckpt_context text;
             BEGIN
                 FOR ckpt_block IN
                     SELECT array_agg(ctid) AS places FROM (
-                        SELECT ctid, (dense_rank() OVER (ORDER BY {place}) - 1) / {_BLOCK} AS number FROM {stage}
-                    ) AS ranked GROUP BY number ORDER BY number
+                        SELECT ctid, (row_number() OVER (ORDER BY {NUMBER}) - 1) / {_BLOCK} AS block FROM {stage}
+                    ) AS ranked GROUP BY block ORDER BY block
                 LOOP
                     BEGIN
                         {self._insert(self._lenient, stage, "WHERE s.ctid = ANY (ckpt_block.places)")}
                     EXCEPTION WHEN {_OF_DATA} THEN
                         FOR ckpt_item IN
-                            SELECT {place} AS place, array_agg(ctid) AS places FROM {stage}
-                            WHERE ctid = ANY (ckpt_block.places) GROUP BY {place} ORDER BY {place}
+                            SELECT ctid AS place, {NUMBER} AS number FROM {stage}
+                            WHERE ctid = ANY (ckpt_block.places) ORDER BY {NUMBER}
                         LOOP
                             BEGIN
-                                {self._insert(self._lenient, stage, "WHERE s.ctid = ANY (ckpt_item.places)")}
+                                {self._insert(self._lenient, stage, "WHERE s.ctid = ckpt_item.place")}
                             EXCEPTION WHEN {_OF_DATA} THEN
                                 GET STACKED DIAGNOSTICS
                                     ckpt_detail = PG_EXCEPTION_DETAIL, ckpt_context = PG_EXCEPTION_CONTEXT;
-                                INSERT INTO pg_temp.{_BAD} VALUES (ckpt_item.place, SQLSTATE, SQLERRM, concat_ws(
+                                INSERT INTO pg_temp.{_BAD} VALUES (ckpt_item.number, SQLSTATE, SQLERRM, concat_ws(
                                     E'\\n', 'ERROR: ' || SQLSTATE || ': ' || SQLERRM,
                                     'DETAIL: ' || nullif(ckpt_detail, ''), 'CONTEXT: ' || ckpt_context));
                             END;
@@ -172,15 +167,13 @@ def deliver_with_care(
     run: Callable[[str], None],
     *,
     cast: bool,
-    each: bool,
     is_data_error: Callable[[Exception], bool],
 ) -> Mapping[int, ErrorInfo]:
     """Put a batch into the target that :meth:`Rows.send` could not.
 
     :param run: runs statements in the transaction
     :param cast: whether all rows together are worth another try
-    :param each: whether bad records may be left out
-    :return: errors of the records that were left out, by position
+    :return: errors of the records that were left out, by number
     """
     from adbc_driver_manager import Error
 
@@ -195,7 +188,7 @@ def deliver_with_care(
         try:
             return attempt(sender.cast)
         except Error as error:
-            if not (each and is_data_error(error)):
+            if not is_data_error(error):
                 raise
         run(again)
     try:

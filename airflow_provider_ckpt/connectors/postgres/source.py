@@ -70,6 +70,7 @@ class PostgresSource:
         self._name = pipeline.source.table
         self._cursor = pipeline.source.cursor
         self._wanted = pipeline.source.columns
+        self._key = pipeline.source.key
         self._wait = pipeline.source.close_wait.total_seconds()
         self._connection = require(connection, "source")
         self._open: Any = None
@@ -204,7 +205,7 @@ class PostgresSource:
         return table
 
     def _columns(self, table: Table) -> Sequence[tuple[str, str]]:
-        missing = [name for name in self._wanted if name not in table.by_name]
+        missing = [name for name in (*self._wanted, *self._key) if name not in table.by_name]
         if missing:
             raise ConfigError(
                 f"source table {table.label} has no column {', '.join(missing)}.",

@@ -22,15 +22,14 @@ from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     session_prefix,
 )
 from airflow_provider_ckpt.connectors.postgres.claim import begin, fenced
-from airflow_provider_ckpt.connectors.postgres.common import error_info, open_adbc, raised, require, sqlstate_of
-from airflow_provider_ckpt.connectors.postgres.letters import NO_DEAD_LETTERS, refusal, write_letters
+from airflow_provider_ckpt.connectors.postgres.common import error_info, open_adbc, require, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.letters import UnwrittenError, write_letters
 from airflow_provider_ckpt.connectors.postgres.rows import CHECK, Rows, deliver_with_care
 from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import (
     CkptError,
-    DeadLetterQueueError,
     ErrorInfo,
     ErrorType,
     FencedError,
@@ -64,8 +63,7 @@ class PostgresWriter:
         self._pipeline = pipeline.name
         self._name = pipeline.sink.table
         self._key = pipeline.sink.key if pipeline.sink.mode == "upsert" else ()
-        self._dead_letters = pipeline.dead_letter_queue.enabled
-        self._letter_retries = pipeline.dead_letter_queue.max_dlq_retries
+        self._queue = pipeline.dead_letter_queue
         self._connection = require(connection, "sink")
         self._context = context
         self._open: Any = None
@@ -78,10 +76,8 @@ class PostgresWriter:
         """Claim the task's verdict and have its effect; see :meth:`Writer.deliver`."""
         from adbc_driver_manager import Error
 
-        refused = refusal(task, content, dead_letters=self._dead_letters)
-        if refused is not None:
-            return _failed(task, refused)
         try:
+            content.counts(task, self._queue)
             return self._with_letters(task, content)
         except FencedError:
             self._roll_back()
@@ -106,10 +102,10 @@ class PostgresWriter:
 
     def _with_letters(self, task: BatchTask, content: Content) -> Outcome:
         """The batch, tried again from its start while nothing but its dead letters is in the way."""
-        for _ in range(self._letter_retries):
+        for _ in range(self._queue.max_dlq_retries):
             try:
                 return self._transaction(task, content, Bookkeeping(self._connect().schema))
-            except DeadLetterQueueError:
+            except UnwrittenError:
                 self._roll_back()
                 time.sleep(LETTER_PAUSE)
         return self._transaction(task, content, Bookkeeping(self._connect().schema))
@@ -126,15 +122,13 @@ class PostgresWriter:
         except Error as error:
             if not _is_data_error(error):
                 raise
-            if not self._dead_letters:
-                raise self._refused(task, error) from error
             send = self._with_care(task, cast=False)
         self._run("ROLLBACK")
         return self._attempt(task, content, books, send)
 
     def _attempt(self, task: BatchTask, content: Content, books: Bookkeeping, send: _Send) -> Outcome:
         verdict, outcome = _VERDICTS[task.instruction]
-        counts = content.counts()
+        counts = content.counts(task, self._queue)
         receipt = Receipt(
             task.key, task.range, verdict, self._context.epoch, task.attempt, counts, self._now(), task.bound
         )
@@ -145,7 +139,9 @@ class PostgresWriter:
             bad = send(content.rows)
             if bad:
                 own = content.original(bad)
-                counts = self._recount(task, content, len(own), books)
+                counts = content.counts(task, self._queue, own)
+                recounted = [*self._key_of(task), counts.delivered, counts.dead_lettered]
+                adbc_fetch(self._cursor)(books.recount, recounted)
                 letters = [*letters, *own]
         if letters:
             write_letters(self._cursor, task, self._context, letters, books)
@@ -180,33 +176,10 @@ class PostgresWriter:
         return {}
 
     def _with_care(self, task: BatchTask, *, cast: bool) -> _Send:
-        from adbc_driver_manager import Error
-
         def send(rows: pa.Table) -> Mapping[int, ErrorInfo]:
-            each = self._dead_letters
-            try:
-                return deliver_with_care(
-                    rows, self._sender(task, rows), self._run, cast=cast, each=each, is_data_error=_is_data_error
-                )
-            except Error as error:
-                if each or not _is_data_error(error):
-                    raise
-                raise self._refused(task, error) from error
+            return deliver_with_care(rows, self._sender(task, rows), self._run, cast=cast, is_data_error=_is_data_error)
 
         return send
-
-    def _refused(self, task: BatchTask, error: Exception) -> CkptError:
-        info = error_info(error, ErrorType.SINK, f"delivering {task.key} {task.range} to {self._name}")
-        return raised(replace(info, message=f"{info.message}; {NO_DEAD_LETTERS}"))
-
-    def _recount(self, task: BatchTask, content: Content, own: int, books: Bookkeeping) -> Counts:
-        counts = content.counts(own)
-        if not counts.balanced:
-            raise SinkError(
-                f"SumIdentity: the counts of {task.key} do not add up: {counts.to_json()}; nothing was sent."
-            )
-        adbc_fetch(self._cursor)(books.recount, [*self._key_of(task), counts.delivered, counts.dead_lettered])
-        return counts
 
     def _connect(self) -> Table:
         if self._open is None:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.content import Content, DeadLetter, data_error
-from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
+from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
+from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
 from airflow_provider_ckpt.connectors.two_phase.staged import Staged, discard
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Verdict
-from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError, SinkError
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 if TYPE_CHECKING:
@@ -66,13 +67,13 @@ class TableWriter(ABC, Generic[V]):
 
     @abstractmethod
     def _unfit(self, rows: pa.Table, version: V) -> dict[int, ErrorInfo]:
-        """What is wrong with records that the table cannot take, by position."""
+        """What is wrong with records that the table cannot take, by number."""
 
     @abstractmethod
     def _write(self, task: BatchTask, rows: pa.Table, version: V, written: list[Path]) -> Written:
         """Write the rows durably, if there are any.
 
-        :param rows: without their positions
+        :param rows: without their numbers
         :param written: each file is added before it is begun
         """
 
@@ -96,23 +97,18 @@ class TableWriter(ABC, Generic[V]):
         """Nothing is held open."""
 
     def _stage(self, task: BatchTask, content: Content, version: V) -> Outcome:
-        rows, letters = self._fitting(content.rows, version), list(content.letters)
+        rows = self._fitting(content.rows, version)
         errors = self._unfit(rows, version) if rows.num_rows else {}
+        own = content.original(errors) if errors else []
+        counts = content.counts(task, self._pipeline.dead_letter_queue, own)
+        letters = sorted([*content.letters, *own], key=lambda letter: letter.position)
         if errors:
-            rows = _without(rows, errors)
-            letters = sorted([*letters, *content.original(errors)], key=lambda letter: letter.position)
-        counts = content.counts(len(letters) - len(content.letters))
-        if not counts.balanced:
-            raise SinkError(
-                f"SumIdentity: of {counts.read} records read, {counts.delivered} are to be delivered, "
-                f"{counts.filtered} were filtered and {counts.dead_lettered} dead-lettered; nothing was sent.",
-                batch=str(task.key),
-            )
+            rows = without(rows, errors)
         written: list[Path] = []
         try:
             data = Written()
             if rows.num_columns > 1:
-                data = self._write(task, rows.drop_columns([POSITION]), version, written)
+                data = self._write(task, rows.drop_columns([NUMBER]), version, written)
             # Last, and never removed: a twin of this attempt may have a receipt that names the same letters.
             letters_file = self._write_letters(task, letters, version) if letters else None
         except BaseException:
@@ -136,7 +132,7 @@ class TableWriter(ABC, Generic[V]):
 
 
 def nulls(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:
-    """What is wrong with records that have a null where the table allows none, by position.
+    """What is wrong with records that have a null where the table allows none, by number.
 
     :param names: of the columns that may not be null
     """
@@ -147,13 +143,6 @@ def nulls(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:
         column = rows.column(name)
         if column.null_count:
             message = f"column {name} is NULL, and the table declares it NOT NULL"
-            for position in rows.column(POSITION).filter(pc.is_null(column)).to_pylist():
-                errors[position] = data_error(ErrorType.SINK, message, _NOT_NULL)
+            for number in rows.column(NUMBER).filter(pc.is_null(column)).to_pylist():
+                errors[number] = data_error(ErrorType.SINK, message, _NOT_NULL)
     return errors
-
-
-def _without(rows: pa.Table, errors: Mapping[int, ErrorInfo]) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return rows.filter(pc.invert(pc.is_in(rows.column(POSITION), pa.array(list(errors), pa.int64()))))

@@ -11,7 +11,7 @@ from airflow_provider_ckpt.config.load import load
 from airflow_provider_ckpt.connectors.content import Content
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
+from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -72,7 +72,7 @@ def task(batch: Batch) -> BatchTask:
 
 def content(batch: Batch) -> Content:
     positions = list(range(batch.range.start, batch.range.end, SIZE))
-    rows = {POSITION: pa.array(positions, pa.int64()), "id": pa.array([10] * len(positions), pa.int64())}
+    rows = {NUMBER: pa.array(positions, pa.int64()), "id": pa.array([10] * len(positions), pa.int64())}
     return Content(pa.table(rows), [], len(positions), 0, lambda _: [])
 
 

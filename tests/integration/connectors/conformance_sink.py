@@ -16,13 +16,15 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.connectors.content import Content, DeadLetter
-from airflow_provider_ckpt.connectors.protocols import POSITION, Committer, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.protocols import NUMBER, Committer, Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
 from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.spark import columns as c
+from tests.integration.connectors import shared_position as shared
 
 LEDGER = "7a1f9c1e-0000-4000-8000-000000000001"
 OTHER_LEDGER = "7a1f9c1e-0000-4000-8000-000000000002"
@@ -43,7 +45,12 @@ class StoredLetter:
 
 
 class SinkHarness(ABC):
-    """A sink with an empty target that has one integer column, ``id``."""
+    """A sink with an empty target that has one integer column, ``id``.
+
+    :ivar refused: an id that the target does not take, if there is one
+    """
+
+    refused: Sequence[int | None] = ()
 
     @abstractmethod
     def sink(self, context: SinkContext) -> Sink:
@@ -103,7 +110,10 @@ class Run:
 
     def send(self, task: BatchTask, content: Content) -> Outcome:
         """Deliver one batch, to its verdict."""
-        outcome = self._writer.deliver(task, content)
+        return self.commit(self._writer.deliver(task, content))
+
+    def commit(self, outcome: Outcome) -> Outcome:
+        """The outcome of a batch, after the second phase if there is one."""
         if outcome.outcome is not AttemptOutcome.STAGED:
             return outcome
         assert self._committer is not None
@@ -144,7 +154,7 @@ def content(seq: int, *, rejected: int = 0, filtered: int = 0) -> Content:
     positions = ids(seq)
     rows = pa.array(positions[rejected + filtered :], pa.int64())
     letters = [letter(position) for position in positions[:rejected]]
-    return Content(pa.table({POSITION: rows, "id": rows}), letters, SIZE, filtered, _original)
+    return Content(pa.table({NUMBER: rows, "id": rows}), letters, SIZE, filtered, _original)
 
 
 def all_rejected(seq: int) -> Content:
@@ -155,7 +165,7 @@ def all_rejected(seq: int) -> Content:
 def nothing() -> Content:
     """No record at all."""
     empty = pa.array([], pa.int64())
-    return Content(pa.table({POSITION: empty, "id": empty}), [], 0, 0, _original)
+    return Content(pa.table({NUMBER: empty, "id": empty}), [], 0, 0, _original)
 
 
 def _original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
@@ -324,6 +334,29 @@ class SinkConformance(ABC):
         with Run(harness, 2) as run, Run(harness, 1, pipeline="invoices") as other:
             assert run.sink.replays(["dlq:2:a/b", "dlq:4:a/b"]) == {"dlq:2:a/b": kept}
             assert other.sink.replays(["dlq:2:a/b"]) == {}
+
+    def test_of_records_that_share_a_position_each_has_its_own_fate(self, harness: SinkHarness) -> None:
+        refused = len(harness.refused)
+        verdicts = [None, c.FILTERED, shared.REJECTED, None, None, None]
+        ids = {0: 0, 4: harness.refused[0] if refused else 4, 5: 5}
+        with Run(harness, 1) as run:
+            job = shared.job(harness.sink, harness.writer, run.context, len(verdicts), ids)
+
+            outcome = run.take_over().commit(shared.send(job, task(0), verdicts))
+
+            assert outcome.receipt is not None
+            assert outcome.receipt.counts == Counts(6, delivered=3 - refused, filtered=1, dead_lettered=2 + refused)
+            assert harness.target() == ([0, 5] if refused else [0, 4, 5])
+            left = shared.kept(run.sink, AttemptKey(task(0).key, 1, 1))
+            assert left == [(shared.AT, number) for number in (2, 3, 4)[: 2 + refused]]
+
+            again = shared.replay(task(0), outcome.letters, epoch=1)
+            whole = replace(job, ids={number: number for number in range(6)})
+            outcome = run.commit(shared.send(whole, again, [None] * len(left)))
+
+            assert outcome.receipt is not None
+            assert outcome.receipt.counts == Counts(len(left), len(left))
+            assert harness.target() == [0, 2, 3, 4, 5]
 
     def test_a_rejected_batch_is_all_dead_letters(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.connectors.content import Content, DeadLetter
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
+from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
@@ -61,7 +61,7 @@ def content(seq: int, *, bad: int = 0, filtered: int = 0, **columns: pa.Array) -
     """Ten records of batch ``seq``: first ``bad`` rejected ones, then ``filtered`` ones, the rest to send."""
     positions = list(range(seq * SIZE, (seq + 1) * SIZE))
     keep = positions[bad + filtered :]
-    rows = {POSITION: pa.array(keep, pa.int64()), "id": pa.array(keep, pa.int64())} | columns
+    rows = {NUMBER: pa.array(keep, pa.int64()), "id": pa.array(keep, pa.int64())} | columns
     return Content(pa.table(rows), letters(positions[:bad]), SIZE, filtered, original)
 
 

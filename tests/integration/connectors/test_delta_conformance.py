@@ -6,14 +6,15 @@ import base64
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
 
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.protocols import Committer, Sink, SinkContext, Writer
 from tests.integration.connectors.conformance_sink import SinkConformance, SinkHarness, StoredLetter
-from tests.integration.connectors.delta_support import LONG, ids, letter_lines, pipeline
+from tests.integration.connectors.delta_support import ids, letter_lines, pipeline
 
 
 class DeltaHarness(SinkHarness):
@@ -62,5 +63,7 @@ class TestNewTable(SinkConformance):
 class TestExistingTable(SinkConformance):
     @pytest.fixture
     def harness(self, tmp_path: Path) -> SinkHarness:
-        DeltaTable.create(tmp_path / "flights", LONG)
-        return DeltaHarness(tmp_path / "flights")
+        DeltaTable.create(tmp_path / "flights", Schema([Field("id", PrimitiveType("long"), nullable=False)]))
+        harness = DeltaHarness(tmp_path / "flights")
+        harness.refused = [None]
+        return harness

@@ -9,11 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
 
 from airflow_provider_ckpt.connectors.content import Content
 from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
-from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
+from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
+from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.wave import Outcome
@@ -56,6 +58,19 @@ def a_constrained_table(path: Path) -> None:
 
 
 class TestRefusals:
+    def test_without_dead_letters_a_record_that_calls_for_one_halts_and_nothing_is_sent(self, table: Path) -> None:
+        DeltaTable.create(table, Schema([Field("id", PrimitiveType("long"), nullable=False)]))
+        declared = pipeline(table, dead_letter_queue={"enabled": False})
+        context = SinkContext(LEDGER, declared.name, 1)
+        Run(table).fence()
+
+        outcome = DeltaWriter(declared, None, context).deliver(task(0), content(0, id=pa.array([None, *range(9)])))
+
+        assert outcome.error is not None
+        assert (outcome.outcome, outcome.error.type) == (AttemptOutcome.FAILED, ErrorType.DEAD_LETTER_QUEUE)
+        assert outcome.error.message.startswith("position 0 calls for a dead letter (Sink: column id is NULL")
+        assert (letter_lines(table), data_files(table)) == ([], set())
+
     def test_rows_that_do_not_fit_fail_their_batch_alone_and_name_the_columns(self, table: Path) -> None:
         run = Run(table).fence()
         good, bad = run.stage(0)[0], run.writer.deliver(task(1), content(1, id=pa.array(["x"] * 10)))
@@ -115,7 +130,7 @@ class TestRefusals:
 
     def test_a_void_batch_before_there_is_a_table_says_what_to_do(self, table: Path) -> None:
         run = Run(table).fence()
-        nothing = pa.table({POSITION: pa.array([], pa.int64())})
+        nothing = pa.table({NUMBER: pa.array([], pa.int64())})
         void = run.writer.deliver(task(0, instruction=Instruction.VOID), Content(nothing, [], 0, 0, lambda _: []))
 
         (outcome,) = run.committer.commit([void])

@@ -15,7 +15,7 @@ from deltalake.schema import PrimitiveType
 from airflow_provider_ckpt.connectors.content import Content
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
-from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
+from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, IoError
 from airflow_provider_ckpt.core.ranges import Range
@@ -100,7 +100,7 @@ class TestDelivery:
     def test_a_rejected_and_a_void_batch_have_theirs(self, table: Path) -> None:
         run = Run(table).fence()
         run.send(0)
-        nothing = pa.table({POSITION: pa.array([], pa.int64())})
+        nothing = pa.table({NUMBER: pa.array([], pa.int64())})
         reject = run.writer.deliver(
             task(1, instruction=Instruction.REJECT), Content(nothing, letters([10, 11]), 2, 0, lambda _: [])
         )

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.files import staged as files_staged
 from airflow_provider_ckpt.connectors.files.discovery import discover
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
-from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
+from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from tests.integration.connectors.delta_support import content, expected, letter_lines, task
@@ -35,7 +35,7 @@ def directory(tmp_path: Path) -> Path:
 def some_rows() -> pa.Table:
     """Two rows of every common type, the second one null but for its id."""
     columns = {
-        POSITION: pa.array([0, 1], pa.int64()),
+        NUMBER: pa.array([0, 1], pa.int64()),
         "id": pa.array([0, 1], pa.int64()),
         "text": pa.array(['a,"b"\nä\u2028', None], pa.string()),
         "empty": pa.array(["", None], pa.string()),

@@ -67,9 +67,11 @@ class TestPartitionedTableInPostgres(SinkConformance):
     @pytest.fixture
     def harness(self, tmp_path: Path, postgres_database: str) -> SinkHarness:
         lake = IcebergService(tmp_path, postgres_database)
-        schema = Schema(NestedField(1, "id", LongType(), required=False))
+        schema = Schema(NestedField(1, "id", LongType(), required=True))
         spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "id_bucket"))
         with lake.catalog() as catalog:
             catalog.create_namespace("air")
             catalog.create_table(TABLE, schema, partition_spec=spec)
-        return IcebergHarness(lake)
+        harness = IcebergHarness(lake)
+        harness.refused = [None]
+        return harness

@@ -27,7 +27,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, TimestamptzType
 
 from airflow_provider_ckpt.connectors.content import Content
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipts import Known
@@ -109,7 +109,7 @@ class TestDelivery:
         self, lake: IcebergService
     ) -> None:
         run = Run(lake).fence()
-        nothing = pa.table({POSITION: pa.array([], pa.int64())})
+        nothing = pa.table({NUMBER: pa.array([], pa.int64())})
         reject = run.writer.deliver(
             task(1, instruction=Instruction.REJECT), Content(nothing, letters([10, 11]), 2, 0, lambda _: [])
         )

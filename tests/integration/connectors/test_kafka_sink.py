@@ -16,7 +16,7 @@ from airflow_provider_ckpt.connectors.kafka.bookkeeping import receipts_topic
 from airflow_provider_ckpt.connectors.kafka.letters import LETTER
 from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
 from airflow_provider_ckpt.connectors.kafka.transactions import Transactions
-from airflow_provider_ckpt.connectors.protocols import POSITION, SinkContext
+from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey
@@ -38,7 +38,7 @@ def harness(kafka_broker: KafkaBroker) -> TopicHarness:
 def rows(**columns: Any) -> Content:
     """A batch of rows at positions 0, 1, 2 and so on."""
     size = len(next(iter(columns.values())))
-    table = pa.table({POSITION: pa.array(range(size), pa.int64()), **columns})
+    table = pa.table({NUMBER: pa.array(range(size), pa.int64()), **columns})
 
     def original(errors: dict[int, ErrorInfo]) -> list[DeadLetter]:
         return [DeadLetter(at, b"key", b"value %d" % at, error, {"source-table": "t"}) for at, error in errors.items()]

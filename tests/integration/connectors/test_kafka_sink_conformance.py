@@ -12,4 +12,7 @@ from tests.services.kafka import KafkaBroker
 class TestConformance(SinkConformance):
     @pytest.fixture
     def harness(self, kafka_broker: KafkaBroker) -> SinkHarness:
-        return TopicHarness(kafka_broker)
+        harness = TopicHarness(kafka_broker, config={"cleanup.policy": "compact"})
+        harness.sink_settings["key"] = ["id"]
+        harness.refused = [None]
+        return harness

@@ -42,10 +42,12 @@ LETTERS = """
 class TargetHarness(SinkHarness):
     """``public.target``, without a key, so that a duplicate would show."""
 
+    refused = (1000,)
+
     def __init__(self, dsn: str, column: str = "bigint", **sink: Any) -> None:
         self.dsn = dsn
         self._sink = sink
-        execute(dsn, f"CREATE TABLE target (id {column})")
+        execute(dsn, f"CREATE TABLE target (id {column} CHECK (id < 1000))")
 
     def sink(self, context: SinkContext) -> Sink:
         return PostgresSink(pipeline(context.pipeline, sink=self._sink), connection(self.dsn), context)

@@ -14,7 +14,10 @@ import pytest
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.protocols import Plan, PlanRequest, Reader, Shape, Source, Todo
+from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask
 from tests.integration.connectors.conformance_source import Ledger, SourceConformance, SourceHarness
 from tests.integration.connectors.postgres_support import connection, pipeline
 from tests.services.postgres import PostgresServer
@@ -54,6 +57,7 @@ class TableHarness(SourceHarness):
         return numbers
 
 
+SHAPE = Shape(False, [("number", "int"), ("at", "date")])
 CURSORS = {
     "bigint": {"column": "bigint PRIMARY KEY", "value": "i * 3 + 1"},
     "timestamptz": {
@@ -138,6 +142,50 @@ class TestEqualCursorValues:
 
             assert sizes == [8, 8, 8, 8, 8]
             assert sorted(ledger.numbers(ledger.planned)) == list(range(40))
+
+    @pytest.mark.parametrize(
+        ("table", "key", "rights", "change"),
+        [
+            ("source", [], "SELECT", "CREATE INDEX ON source (at, number DESC)"),
+            ("source", [], "SELECT (number, at)", "UPDATE source SET at = at WHERE number % 3 = 0"),
+            ("source", ["number"], "SELECT", "UPDATE source SET at = at WHERE number % 3 = 0"),
+            ("shown", [], "SELECT", "UPDATE source SET at = at WHERE number % 3 = 0"),
+        ],
+        ids=["another plan", "to one who sees two columns", "by their key", "through a view"],
+    )
+    def test_they_come_in_the_same_order_when_they_are_read_again(
+        self,
+        postgres_database: str,
+        postgres_server: PostgresServer,
+        table: str,
+        key: list[str],
+        rights: str,
+        change: str,
+    ) -> None:
+        harness = TableHarness(postgres_database, "date NOT NULL", "date '2026-01-01' + i / 20", key=key, table=table)
+        database = postgres_database.rsplit("/", 1)[1]
+        user = f"rereads_{database}"
+        execute(
+            postgres_database,
+            "CREATE VIEW shown AS SELECT number, at FROM source",
+            f"CREATE ROLE {user} LOGIN PASSWORD 'again'",
+            f"GRANT {rights} ON {table} TO {user}",
+            f"ALTER DATABASE {database} SET enable_seqscan = off",
+            f"ALTER DATABASE {database} SET enable_bitmapscan = off",
+        )
+        harness.add(40)
+        reads = connection(postgres_server.database_dsn(database, user, "again"))
+
+        def numbers() -> list[int]:
+            with closing(PostgresReader(harness.pipeline, reads, SHAPE)) as reader:
+                task = BatchTask(BatchKey(1, "public.source", 0), Range(0, 2**60), 1)
+                return [number for batch in reader.read(task) for number in harness.numbers(batch)]
+
+        first = numbers()
+        execute(postgres_database, change)
+
+        assert sorted(first) == list(range(40))
+        assert numbers() == first
 
     @pytest.mark.parametrize("index", [True, False])
     def test_more_of_one_value_than_a_batch_holds_make_one_batch(self, postgres_database: str, index: bool) -> None:

@@ -21,11 +21,12 @@ from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
-from airflow_provider_ckpt.connectors.protocols import POSITION, PlanRequest, SinkContext, Todo
+from airflow_provider_ckpt.connectors.protocols import NUMBER, PlanRequest, SinkContext, Todo
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.spark.gathering import numbered
 from tests.integration.connectors.postgres_support import connection, pipeline
 from tests.services.postgres import PostgresServer
 from tests.services.tables import execute, scalar
@@ -54,11 +55,10 @@ class Lane:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._closing.close()
 
-    def send(self, positions: list[int] | None = None, /, **columns: Any) -> Outcome:
-        """Deliver rows as the next batch, at positions from 0 unless told."""
-        count = len(next(iter(columns.values())))
-        places = pa.array(positions if positions is not None else range(count), pa.int64())
-        return self.send_table(pa.table({POSITION: places, **columns}))
+    def send(self, **columns: Any) -> Outcome:
+        """Deliver rows as the next batch."""
+        numbers = pa.array(range(len(next(iter(columns.values())))), pa.int64())
+        return self.send_table(pa.table({NUMBER: numbers, **columns}))
 
     def send_table(self, rows: pa.Table) -> Outcome:
         """Deliver rows as the next batch."""
@@ -69,9 +69,9 @@ class Lane:
         def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
             records = pa.table({name: _for_python(rows.column(name)) for name in rows.column_names}).to_pylist()
             return [
-                DeadLetter(r[POSITION], None, json.dumps(r, default=str).encode(), errors[r[POSITION]], {"a": "b"})
+                DeadLetter(r[NUMBER], None, json.dumps(r, default=str).encode(), errors[r[NUMBER]], {"a": "b"})
                 for r in records
-                if r[POSITION] in errors
+                if r[NUMBER] in errors
             ]
 
         return self.writer.deliver(task, Content(rows, [], rows.num_rows, 0, original))
@@ -146,7 +146,7 @@ class TestTypes:
         reader.close()
 
         with Lane(postgres_database) as lane:
-            assert delivered(lane.send_table(rows))
+            assert delivered(lane.send_table(numbered(rows)))
         text = "SELECT {0}::text FROM {0} ORDER BY id"
         assert execute(postgres_database, text.format("target")) == execute(postgres_database, text.format("source"))
 
@@ -192,7 +192,7 @@ class TestTypes:
     def test_a_row_may_come_in_many_pieces(self, postgres_database: str) -> None:
         piece = pa.table(
             {
-                POSITION: pa.array([1, 2], pa.int64()),
+                NUMBER: pa.array([1, 2], pa.int64()),
                 "x": ["a", None],
                 "u": [None, "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"],
             }
@@ -266,7 +266,7 @@ class TestBadRecords:
                    FROM ckpt_sink_dead_letter""",
             )
         assert found == (
-            CONTEXT.ledger, "orders", 1, "public.source", 0, 1, 1, 1, None, {"id": -2, "__pos": 1}, "Sink",
+            CONTEXT.ledger, "orders", 1, "public.source", 0, 1, 1, 1, None, {"id": -2, "__number": 1}, "Sink",
             'new row for relation "target" violates check constraint "target_id_check"', "23514", {"a": "b"}, True,
         )  # fmt: skip
 
@@ -306,14 +306,6 @@ class TestBadRecords:
             assert delivered(lane.send(id=[1, 2, 2], up=[2, None, None]))
             assert lane.rows() == [(1, 2), (2, None)]
             assert lane.letters() == [(2, "23505")]
-
-    def test_rows_of_one_position_stand_and_fall_together(self, postgres_database: str) -> None:
-        with Lane(target(postgres_database, "id int CHECK (id > 0)")) as lane:
-            outcome = lane.send([10, 20, 20, 30], id=[1, 2, -2, 3])
-
-            assert delivered(outcome)
-            assert lane.rows() == [(1,), (3,)]
-            assert lane.letters() == [(20, "23514"), (20, "23514")]
 
     def test_a_later_batch_takes_the_fast_way_again(self, postgres_database: str) -> None:
         with Lane(target(postgres_database, "id int CHECK (id > 0)")) as lane:
@@ -389,7 +381,7 @@ class TestUpsert:
 
     def test_of_several_versions_in_a_batch_the_last_one_stays(self, postgres_database: str) -> None:
         with Lane(target(postgres_database, "id int PRIMARY KEY, v numeric"), sink=UPSERT) as lane:
-            outcome = lane.send([5, 5, 6, 7], id=[1, 1, 2, 1], v=["1", "2", "9", "3"])
+            outcome = lane.send(id=[1, 1, 2, 1], v=["1", "2", "9", "3"])
 
             assert delivered(outcome)
             assert lane.rows() == [(1, 3), (2, 9)]

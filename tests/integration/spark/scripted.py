@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
+from airflow_provider_ckpt.config.delivery import DeadLetterQueue
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.content import Content
-from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape, SinkContext
+from airflow_provider_ckpt.connectors.protocols import NUMBER, POSITION, Connection, Shape, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -46,9 +47,10 @@ class Script:
     :param read_fails: batches that cannot be read; True where the source as a whole is gone
     :param write_fails: batches that the sink refuses; True where the sink as a whole is gone
     :param write_breaks: batches at which the sink's driver raises what nobody foresaw
-    :param bad: positions that the sink finds bad
+    :param bad: ids that the sink finds bad
     :param pause: seconds that each delivery takes
     :param rows: Arrow rows that the reader yields at once
+    :param shared: records that have the same position
     :param raw: records are JSON texts, these at their positions and plain ones elsewhere
     """
 
@@ -59,6 +61,7 @@ class Script:
     bad: Sequence[int] = ()
     pause: float = 0.0
     rows: int = 20_000
+    shared: int = 1
     raw: Mapping[int, bytes] | None = None
 
 
@@ -68,7 +71,7 @@ def plain_record(position: int) -> bytes:
 
 
 class ScriptedReader:
-    """Yields one row a position: ``id``, which is the position, and ``name``."""
+    """Yields a row for each number of the range: ``id``, which is the number, and ``name``."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -85,7 +88,8 @@ class ScriptedReader:
                 columns = {"id": pa.array(ids, pa.int64()), "name": pa.array([f"row {n}" for n in ids])}
             else:
                 columns = {"value": pa.array([self._script.raw.get(n, plain_record(n)) for n in ids], pa.binary())}
-            yield pa.RecordBatch.from_pydict({POSITION: pa.array(ids, pa.int64()), **columns})
+            positions = pa.array([at - at % self._script.shared for at in ids], pa.int64())
+            yield pa.RecordBatch.from_pydict({POSITION: positions, **columns})
             if task.key.seq in self._script.read_fails:
                 raise SourceError("the source ended early", whole=self._script.read_fails[task.key.seq])
 
@@ -112,13 +116,15 @@ class ScriptedWriter:
             raise ValueError("nobody foresaw this")
         if seq in script.write_fails:
             raise SinkError("the sink refuses", whole=script.write_fails[seq])
-        positions = content.rows.column(POSITION).to_pylist()
-        bad = {p: ErrorInfo(ErrorType.SINK, "bad row", sqlstate="23514") for p in positions if p in script.bad}
+        numbers = content.rows.column(NUMBER).to_pylist()
+        start = task.range.start
+        refused = ErrorInfo(ErrorType.SINK, "bad row", sqlstate="23514")
+        bad = {number: refused for number in numbers if start + number in script.bad}
         found = content.original(bad) if bad else []
         line = {
             "seq": seq,
             "process": os.getpid(),
-            "positions": [p for p in positions if p not in bad],
+            "positions": [start + number for number in numbers if number not in bad],
             "columns": content.rows.column_names[1:],
             "names": content.rows.column("name").to_pylist() if "name" in content.rows.column_names else [],
             "letters": [
@@ -134,7 +140,7 @@ class ScriptedWriter:
         with Path(self._log).open("a") as file:
             file.write(json.dumps(line) + "\n")
         outcome, verdict = _VERDICTS[task.instruction]
-        counts = content.counts(len(found))
+        counts = content.counts(task, DeadLetterQueue(), found)
         receipt = Receipt(task.key, task.range, verdict, 1, task.attempt, counts, datetime.now(UTC))
         return Outcome(task.key, task.attempt, outcome, receipt)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,28 @@ def test_a_record_that_the_sink_finds_bad_is_dead_lettered_as_the_source_had_it(
     assert line["letters"] == [[n, "Sink", "bad row", f'{{"id": {n}, "name": "row {n}"}}'] for n in (3, 8)]
 
 
+def test_of_records_that_share_a_position_the_sink_s_bad_ones_alone_are_dead_lettered(
+    spark: SparkSession, make: Make, log: Path
+) -> None:
+    outcomes = run(spark, make(Script(bad=[4, 8], shared=5, rows=3)), make_wave([task(0, 0, 10)]))
+    assert outcomes[0].receipt is not None
+    assert outcomes[0].receipt.counts == Counts(read=10, delivered=8, dead_lettered=2)
+    (line,) = written(log)
+    assert line["letters"] == [
+        [at, "Sink", "bad row", f'{{"id": {n}, "name": "row {n}"}}'] for at, n in ((0, 4), (5, 8))
+    ]
+
+
+def test_of_records_that_share_a_position_each_has_its_own_fate(spark: SparkSession, log: Path) -> None:
+    transform = {"where": "id <> 1", "select": {"id": "id + 0 * (1 div (id - 2))"}}
+    outcome = run(spark, make_job(log, Script(bad=[4], shared=6), transform=transform), make_wave([task(0, 0, 6)]))[0]
+    assert outcome.receipt is not None
+    assert outcome.receipt.counts == Counts(read=6, delivered=3, filtered=1, dead_lettered=2)
+    (line,) = written(log)
+    assert line["positions"] == [0, 3, 5]
+    assert [(position, json.loads(value)["id"]) for position, _, _, value in line["letters"]] == [(0, 2), (0, 4)]
+
+
 def test_filtered_and_rejected_records_are_counted_and_the_sum_holds(spark: SparkSession, log: Path) -> None:
     transform = {"where": "id % 3 <> 0", "select": {"inverse": "100 div (id - 7)"}}
     outcome = run(spark, make_job(log, Script(), transform=transform), make_wave([task(0, 0, 12)]))[0]
@@ -196,7 +219,7 @@ def test_without_dead_letters_a_record_that_calls_for_one_halts_and_nothing_is_s
 def test_a_batch_whose_sum_does_not_hold_is_never_sent(log: Path) -> None:
     lane = Lane(make_job(log, Script()), transformed=False)
     rows = pa.table({POSITION: pa.array([0, 1], pa.int64()), "id": pa.array([0, 1], pa.int64())})
-    outcome = lane.deliver(task(0, 0, 3), Gathered(rows, read=3))
+    outcome = lane.deliver(task(0, 0, 3), Gathered.of(rows, 3))
     assert outcome.outcome is FAILED
     assert outcome.error is not None
     assert outcome.error.message.startswith("SumIdentity: 3 records were read, but 2 are to be delivered")

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ckpt.config.delivery import DeadLetterQueue
 from airflow_provider_ckpt.connectors.boxes import BoxedWriter
 from airflow_provider_ckpt.connectors.content import Content, DeadLetter, KeptLetter
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import (
     CkptError,
@@ -27,6 +28,7 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 TASK = BatchTask(BatchKey(1, "p", 0), Range(0, 10), 1)
 BAD = ErrorInfo(ErrorType.SINK, "too long", sqlstate="22001")
+QUEUE = DeadLetterQueue()
 WRONG = ErrorInfo(ErrorType.MESSAGE_DESERIALIZATION, "no JSON")
 
 
@@ -60,13 +62,13 @@ class Journal:
     def deliver(self, task: BatchTask, content: Content) -> Outcome:
         assert content.letters == []
         try:
-            bad = [at for at in content.rows.column(POSITION).to_pylist() if at in self.refuses]
+            bad = [at for at in content.rows.column(NUMBER).to_pylist() if at in self.refuses]
             if bad:
                 content.original(dict.fromkeys(bad, BAD))
         except CkptError as error:
             return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error.info)
-        self.claimed = content.counts()
-        self.events.append(("claimed", content.rows.column(POSITION).to_pylist()))
+        self.claimed = content.counts(task, QUEUE)
+        self.events.append(("claimed", content.rows.column(NUMBER).to_pylist()))
         receipt = Receipt(
             task.key, task.range, Verdict.DELIVERED, 1, task.attempt, self.claimed, datetime(2026, 1, 1, tzinfo=UTC)
         )
@@ -82,7 +84,7 @@ def content(rows: int = 4, letters: Sequence[int] = (8, 9)) -> Content:
     def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
         return [DeadLetter(position, None, b"row", error) for position, error in errors.items()]
 
-    table = pa.table({POSITION: pa.array(range(rows), pa.int64())})
+    table = pa.table({NUMBER: pa.array(range(rows), pa.int64())})
     wrong = [DeadLetter(position, None, b"{", WRONG) for position in letters]
     return Content(table, wrong, rows + len(letters) + 1, 1, original)
 
@@ -98,7 +100,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_letters_are_kept_before_the_claim_and_the_sink_gets_their_number() -> None:
     journal = Journal()
 
-    outcome = BoxedWriter(journal, journal, 3).deliver(TASK, content())
+    outcome = BoxedWriter(journal, journal, QUEUE).deliver(TASK, content())
 
     assert journal.events == [("kept", [8, 9]), ("claimed", [0, 1, 2, 3])]
     assert journal.claimed == Counts(7, 4, 1, 2)
@@ -108,7 +110,7 @@ def test_letters_are_kept_before_the_claim_and_the_sink_gets_their_number() -> N
 def test_a_batch_without_letters_does_not_touch_the_box() -> None:
     journal = Journal(fails=99)
 
-    outcome = BoxedWriter(journal, journal, 3).deliver(TASK, content(letters=()))
+    outcome = BoxedWriter(journal, journal, QUEUE).deliver(TASK, content(letters=()))
 
     assert journal.events == [("claimed", [0, 1, 2, 3])]
     assert outcome.letters == {}
@@ -117,7 +119,7 @@ def test_a_batch_without_letters_does_not_touch_the_box() -> None:
 def test_what_the_sink_refuses_is_kept_too_and_the_rest_is_claimed_after_that() -> None:
     journal = Journal(refuses=[1, 3])
 
-    outcome = BoxedWriter(journal, journal, 3).deliver(TASK, content())
+    outcome = BoxedWriter(journal, journal, QUEUE).deliver(TASK, content())
 
     assert journal.events == [("kept", [8, 9]), ("kept", [1, 3]), ("claimed", [0, 2])]
     assert journal.claimed == Counts(7, 2, 1, 4)
@@ -127,7 +129,7 @@ def test_what_the_sink_refuses_is_kept_too_and_the_rest_is_claimed_after_that() 
 def test_a_letter_that_cannot_be_kept_is_tried_again_a_second_apart(pauses: list[float]) -> None:
     journal = Journal(fails=3)
 
-    outcome = BoxedWriter(journal, journal, 3).deliver(TASK, content())
+    outcome = BoxedWriter(journal, journal, QUEUE).deliver(TASK, content())
 
     assert pauses == [1.0, 1.0, 1.0]
     assert outcome.outcome is AttemptOutcome.DELIVERED
@@ -138,7 +140,7 @@ def test_one_that_cannot_be_kept_at_all_halts_and_nothing_is_claimed(error: Ckpt
     journal = Journal(fails=4, error=error)
 
     with pytest.raises(DeadLetterQueueError, match="could not be kept, so nothing of it was sent") as caught:
-        BoxedWriter(journal, journal, 3).deliver(TASK, content())
+        BoxedWriter(journal, journal, QUEUE).deliver(TASK, content())
 
     assert caught.value.info.type is ErrorType.DEAD_LETTER_QUEUE
     assert (caught.value.batch, caught.value.position) == ("p#0", 8)
@@ -151,7 +153,7 @@ def test_a_receipt_that_was_there_before_says_nothing_of_this_attempts_letters()
     journal = Journal()
     journal.found = True
 
-    assert BoxedWriter(journal, journal, 3).deliver(TASK, content()).letters == {}
+    assert BoxedWriter(journal, journal, QUEUE).deliver(TASK, content()).letters == {}
 
 
 def test_a_fence_is_passed_on() -> None:
@@ -161,12 +163,12 @@ def test_a_fence_is_passed_on() -> None:
 
     journal = Fenced()
     with pytest.raises(FencedError):
-        BoxedWriter(journal, journal, 3).deliver(TASK, content())
+        BoxedWriter(journal, journal, QUEUE).deliver(TASK, content())
 
 
 def test_closing_lets_go_of_both() -> None:
     writer, box = Journal(), Journal()
 
-    BoxedWriter(writer, box, 3).close()
+    BoxedWriter(writer, box, QUEUE).close()
 
     assert (writer.events, box.events) == ([("closed", [])], [("closed", [])])

@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors import json_rows
 from airflow_provider_ckpt.connectors.kafka.limits import doubtful, impossible
 from airflow_provider_ckpt.connectors.kafka.outgoing import are_messages, lists_of, messages_of
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 
 SETTINGS = {
     "cleanup.policy": "delete",
@@ -32,7 +32,7 @@ PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 def table(**columns: Any) -> pa.Table:
     arrays = {name: column if isinstance(column, pa.Array) else pa.array(column) for name, column in columns.items()}
     size = len(next(iter(arrays.values())))
-    return pa.table({POSITION: pa.array(range(100, 100 + size), pa.int64()), **arrays})
+    return pa.table({NUMBER: pa.array(range(100, 100 + size), pa.int64()), **arrays})
 
 
 def encoded(column: pa.Array) -> list[Any]:
@@ -167,5 +167,5 @@ def test_messages_can_go_without_some() -> None:
 
     left = messages_of(rows, []).without([101])
 
-    assert left.positions.to_pylist() == [100, 102]
+    assert left.numbers.to_pylist() == [100, 102]
     assert lists_of(left)[:2] == [[b"a", b"c"], [b"1", b"3"]]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.errors import ErrorType, InvalidTransformError
 from airflow_provider_ckpt.spark import function
 from airflow_provider_ckpt.spark.function import Applied
@@ -23,7 +23,7 @@ RETURNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 
 def rows(ids: list[int]) -> pa.Table:
-    return pa.table({POSITION: pa.array([n * 10 for n in ids], pa.int64()), "id": pa.array(ids, pa.int64())})
+    return pa.table({NUMBER: pa.array([n * 10 for n in ids], pa.int64()), "id": pa.array(ids, pa.int64())})
 
 
 def named(table: pa.Table) -> pa.Table:
@@ -44,7 +44,7 @@ def apply(user: Any, ids: list[int], *, traced: bool = False) -> Applied:
 def test_rows_keep_their_positions_and_order() -> None:
     applied = apply(named, [3, 1, 2])
 
-    assert applied.rows.to_pydict() == {POSITION: [30, 10, 20], "id": [3, 1, 2], "name": ["n3", "n1", "n2"]}
+    assert applied.rows.to_pydict() == {NUMBER: [30, 10, 20], "id": [3, 1, 2], "name": ["n3", "n1", "n2"]}
     assert (applied.filtered, applied.errors) == (0, {})
 
 
@@ -59,7 +59,7 @@ def test_columns_take_the_declared_order_and_types() -> None:
 
     applied = apply(shuffled, [1, 2])
 
-    assert applied.rows.schema.names == [POSITION, "id", "name"]
+    assert applied.rows.schema.names == [NUMBER, "id", "name"]
     assert applied.rows.schema.field("id").type == pa.int64()
 
 
@@ -72,7 +72,7 @@ def test_what_is_not_to_be_kept_counts_as_filtered() -> None:
 
     assert applied.rows.column("id").to_pylist() == [1, 3]
     assert applied.filtered == 3
-    assert applied.rows.column_names == [POSITION, "id", "name"]
+    assert applied.rows.column_names == [NUMBER, "id", "name"]
 
 
 def test_a_row_that_it_cannot_bear_is_found_and_the_others_go_on_in_order() -> None:
@@ -136,7 +136,7 @@ def test_an_empty_batch_is_not_shown_to_it() -> None:
     def never(table: pa.Table) -> pa.Table:
         raise AssertionError("called")
 
-    assert apply(never, []).rows.schema.names == [POSITION, "id", "name"]
+    assert apply(never, []).rows.schema.names == [NUMBER, "id", "name"]
 
 
 def test_a_function_of_a_dag_file_travels_with_what_it_uses(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import originals
+from airflow_provider_ckpt.spark.gathering import numbered
 from airflow_provider_ckpt.spark.letters import HEADERS, LetterReader, detail
+from airflow_provider_ckpt.spark.places import Places
 
 KEY = BatchKey(1, "t", 4)
 SOURCE = AttemptKey(KEY, 1, 1)
@@ -144,8 +146,10 @@ def test_a_letter_that_fails_again_keeps_its_bytes_not_what_they_were_read_as() 
     batch = task(2)
     rows = table(again.read(batch))
 
-    reread = originals.reread(again, batch, {0: LATER}, raw=False)
-    from_rows = originals.from_rows(again, batch, rows, {0: LATER}, raw=False)
+    places = Places(rows.column(POSITION))
+
+    reread = originals.reread(again, batch, places, {0: LATER}, raw=False)
+    from_rows = originals.from_rows(again, batch, places, numbered(rows), {0: LATER}, raw=False)
     whole = originals.of_all(again, batch, LATER, raw=False)
 
     assert reread == from_rows == whole[:1]

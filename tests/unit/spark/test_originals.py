@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 
 import pyarrow as pa
+import pytest
 
+from airflow_provider_ckpt.connectors.content import DeadLetter
 from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import originals
+from airflow_provider_ckpt.spark.gathering import numbered
+from airflow_provider_ckpt.spark.places import Places
 from tests.integration.spark.scripted import Script, ScriptedReader
 
 _TASK = BatchTask(BatchKey(1, "t", 0), Range(0, 10), 1)
@@ -29,8 +34,14 @@ def _rows(**columns: pa.Array) -> pa.Table:
     return pa.table({POSITION: pa.array(range(size), pa.int64()), **columns})
 
 
+def _letters(records: pa.Table, errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+    """Of records in hand."""
+    places = Places(records.column(POSITION))
+    return originals.from_rows(ScriptedReader(Script()), _TASK, places, numbered(records), errors, raw=False)
+
+
 def _value(table: pa.Table) -> dict[str, object]:
-    (letter,) = originals.from_rows(ScriptedReader(Script()), _TASK, table, {0: _BAD}, raw=False)
+    (letter,) = _letters(table, {0: _BAD})
     assert letter.value is not None
     value: dict[str, object] = json.loads(letter.value)
     return value
@@ -76,14 +87,46 @@ def test_a_moment_that_python_has_no_value_for_is_text() -> None:
 
 
 def test_only_the_rows_in_question_become_letters() -> None:
-    letters = originals.from_rows(ScriptedReader(Script()), _TASK, _rows(a=pa.array([7, 8, 9])), {1: _BAD}, raw=False)
+    letters = _letters(_rows(a=pa.array([7, 8, 9])), {1: _BAD})
     assert [(letter.position, letter.value) for letter in letters] == [(1, b'{"a": 8}')]
 
 
-def test_every_record_of_a_position_becomes_a_letter_and_one_that_is_gone_is_told() -> None:
-    letters = originals.reread(ScriptedReader(Script()), _TASK, {3: _BAD, 99: _BAD}, raw=False)
-    assert [(letter.position, letter.value is None) for letter in letters] == [(3, False), (99, True)]
+def _reread(read: list[int], shown: list[int], errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+    """Letters of a batch whose positions were ``read`` first, and are ``shown`` the second time."""
+
+    class Reader(ScriptedReader):
+        def read(self, _: BatchTask) -> Iterator[pa.RecordBatch]:
+            yield from pa.table({POSITION: shown, "at": range(len(shown))}).to_batches(max_chunksize=2)
+
+    return originals.reread(Reader(Script()), _TASK, Places(pa.chunked_array([read])), errors, raw=False)
+
+
+def test_of_records_that_share_a_position_only_those_in_question_become_letters() -> None:
+    letters = _reread([3, 7, 7, 7, 8], [3, 7, 7, 7, 8], {1: _BAD, 3: _BAD, 4: _BAD})
+    assert [(letter.position, letter.value) for letter in letters] == [
+        (7, b'{"at": 1}'),
+        (7, b'{"at": 3}'),
+        (8, b'{"at": 4}'),
+    ]
+
+
+def test_what_changed_at_another_position_moves_no_record() -> None:
+    (letter,) = _reread([3, 3, 7, 7], [3, 7, 7, 9], {3: _BAD})
+    assert (letter.position, letter.value) == (7, b'{"at": 2}')
+
+
+def test_records_of_a_position_that_is_gone_are_told() -> None:
+    letters = _reread([3, 7, 7], [3], {0: _BAD, 1: _BAD, 2: _BAD})
+    assert [(letter.position, letter.value is None) for letter in letters] == [(3, False), (7, True), (7, True)]
     assert letters[1].headers["original"] == "no longer in the source"
+
+
+@pytest.mark.parametrize("shown", [[3, 7], [3, 7, 7, 7]])
+def test_where_a_position_has_more_or_fewer_records_than_it_had_the_batch_is_read_again(shown: list[int]) -> None:
+    with pytest.raises(SourceError, match="2 records were read at position 7, and the source now shows") as raised:
+        _reread([3, 7, 7], shown, {2: _BAD})
+    assert raised.value.recoverable
+    assert (raised.value.batch, raised.value.position) == ("t#0", 7)
 
 
 def test_rejected_messages_keep_bytes_and_a_time_that_python_has_no_value_for() -> None:

@@ -68,7 +68,7 @@ def test_a_task_that_spark_executes_once_more_sends_nothing_at_most_once(
     monkeypatch.setattr(Job, "writer", writer)
     job = Job(document, SinkContext("ledger", "orders", 1), Shape(False, [("id", "bigint")]), {})
 
-    outcome = Lane(job, transformed=False).deliver(TASK, Gathered(pa.table({POSITION: [1], "id": [1]}), 1))
+    outcome = Lane(job, transformed=False).deliver(TASK, Gathered.of(pa.table({POSITION: [1], "id": [1]}), 1))
 
     assert outcome.outcome is AttemptOutcome.FAILED
     assert opened == (["writer"] if sent else [])

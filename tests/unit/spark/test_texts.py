@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark.texts import unreadable_texts
 
@@ -21,7 +21,7 @@ def table(**columns: list[pa.Array]) -> pa.Table:
     """Rows at positions 10, 11 and so on."""
     chunked = {name: pa.chunked_array(chunks) for name, chunks in columns.items()}
     size = len(next(iter(chunked.values())))
-    return pa.table({POSITION: pa.array(range(10, 10 + size), pa.int64()), **chunked})
+    return pa.table({NUMBER: pa.array(range(10, 10 + size), pa.int64()), **chunked})
 
 
 def test_the_bad_rows_of_every_chunk_and_column_are_found() -> None:

@@ -1,0 +1,153 @@
+"""Records that share a position, on their way through a lane to a sink: each meets a fate of its own.
+
+The records come to the lane as Spark's part of the transform gives them, with their verdicts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider_ckpt.connectors.protocols import POSITION, Shape, Sink, SinkContext, Writer
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Placed
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.delivery import Lane
+from airflow_provider_ckpt.spark.function import Function
+from airflow_provider_ckpt.spark.gathering import Gathering
+from airflow_provider_ckpt.spark.job import Job
+from airflow_provider_ckpt.spark.letters import LetterReader, detail
+
+SHAPE = Shape(raw=False, columns=(("number", "bigint"),))
+RETURNS = pa.schema([("id", pa.int64())])
+AT = 7
+
+Verdict = str | None
+Ids = Mapping[int, int | None]
+
+
+class _Reader:
+    """Yields the records of a batch, all of one position: ``number``, from 0."""
+
+    def __init__(self, records: int) -> None:
+        self._records = records
+
+    def read(self, _: BatchTask) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({POSITION: [AT] * self._records, "number": range(self._records)})
+
+    def origin(self, _: BatchTask, position: int) -> Mapping[str, str]:
+        return {"source-position": str(position)}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(frozen=True)
+class SharedJob(Job):
+    """A job whose source has one position.
+
+    :param open_writer: of the sink
+    :param open_sink: of the sink
+    :param records: of the source
+    :param ids: what the transform's function makes of the records; at another number it raises
+    """
+
+    open_writer: Callable[[SinkContext], Writer] = field(kw_only=True)
+    open_sink: Callable[[SinkContext], Sink] = field(kw_only=True)
+    records: int = field(kw_only=True)
+    ids: Ids = field(kw_only=True)
+
+    def reader(self) -> LetterReader:
+        """A reader for one lane."""
+        return LetterReader(_Reader(self.records), lambda: self.open_sink(self.context), self.shape)
+
+    def writer(self) -> Writer:
+        """A writer for one lane."""
+        return self.open_writer(self.context)
+
+    def transform_function(self) -> Function:
+        """The transform's function."""
+        return lambda rows: pa.table({"id": pa.array([self.ids[n] for n in rows["number"].to_pylist()], pa.int64())})
+
+
+def job(
+    sink: Callable[[SinkContext], Sink],
+    writer: Callable[[SinkContext], Writer],
+    context: SinkContext,
+    records: int,
+    ids: Ids,
+) -> SharedJob:
+    """A job at a sink, otherwise as it comes."""
+    document = {
+        "name": context.pipeline,
+        "source": {"type": "postgres", "connection": "shop", "table": "orders", "cursor": "at"},
+        "sink": {"type": "postgres", "connection": "shop", "table": "target"},
+    }
+    return SharedJob(document, context, SHAPE, {}, open_sink=sink, open_writer=writer, records=records, ids=ids)
+
+
+def send(job: SharedJob, task: BatchTask, verdicts: Sequence[Verdict]) -> Outcome:
+    """Deliver what the reader gives for a task.
+
+    :param verdicts: what Spark's part of the transform says of each record
+    """
+    with closing(Lane(job, transformed=True, returns=RETURNS)) as lane:
+        (records,) = lane.reader.read(task)
+        gathering = Gathering(traced=False)
+        (piece,) = gathering.split(_judged(records, verdicts))
+        gathering.add(piece)
+        gathered = gathering.take(lane.reader, task, SHAPE, carried=False)
+        return lane.deliver(task, gathered)
+
+
+def replay(task: BatchTask, left: Mapping[str, int], epoch: int, seq: int = 0) -> BatchTask:
+    """The batch that sends the letters of a task once more.
+
+    :param left: how many it left, by error type
+    """
+    start, placed = 0, []
+    for error_type, records in left.items():
+        placed.append(Placed(Letters(task.key, error_type, 0, records, task.attempt, epoch), start))
+        start += records
+    key = BatchKey(1, "dlq:1:main", seq)
+    return BatchTask(key, Range(0, start), 1, detail=detail(placed, newest_first=False))
+
+
+def kept(sink: Sink, source: AttemptKey) -> list[tuple[int, int]]:
+    """Position and number of an attempt's letters."""
+    letters = [found.letter for found in sink.letters([source])]
+    return sorted((item.position, _number(item.value)) for item in letters)
+
+
+def _number(value: bytes | None) -> int:
+    row: dict[str, Any] = json.loads(value or b"")
+    return int(row["number"])
+
+
+def _judged(records: pa.RecordBatch, verdicts: Sequence[Verdict]) -> pa.RecordBatch:
+    """Records as the transform gives them, and their marker."""
+    original = [
+        json.dumps({"number": number}) if verdict and verdict != c.FILTERED else None
+        for number, verdict in zip(records["number"].to_pylist(), verdicts, strict=True)
+    ]
+    mark = json.dumps({"read": records.num_rows, "failure": None})
+    columns = {
+        c.BATCH: pa.array([0] * (records.num_rows + 1), pa.int64()),
+        POSITION: [*records[POSITION].to_pylist(), None],
+        c.MARK: [*[None] * records.num_rows, mark],
+        c.VERDICT: pa.array([*verdicts, None], pa.string()),
+        c.ORIGINAL: pa.array([*original, None], pa.string()),
+        "number": [*records["number"].to_pylist(), None],
+    }
+    return pa.record_batch(columns)
+
+
+REJECTED = f"{ErrorType.TRANSFORM_EVALUATION} no"
