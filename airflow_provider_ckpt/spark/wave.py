@@ -71,12 +71,12 @@ def _worked_off(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> l
 
 def _direct(spark: SparkSession, job: Job) -> bool:
     """Whether there is nothing that Spark SQL must do, if all records are plain, and lanes read by themselves."""
-    if job.pipeline.source.carried:
+    takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
+    if job.pipeline.source.carried or not takes_nulls:
         return False
     transform = job.pipeline.transform
     decodes_only = transform.decode and not (transform.where or transform.select or transform.python)
-    takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
-    return transform.trivial or bool(decodes_only and takes_nulls and plain_records(spark, job.pipeline))
+    return transform.trivial or bool(decodes_only and plain_records(spark, job.pipeline))
 
 
 def _brought_down(spark: SparkSession, job: Job, wave: Wave, error: ErrorInfo) -> list[Outcome]:

@@ -48,6 +48,7 @@ class Script:
     :param write_fails: batches that the sink refuses; True where the sink as a whole is gone
     :param write_breaks: batches at which the sink's driver raises what nobody foresaw
     :param bad: ids that the sink finds bad
+    :param nameless: ids of records whose name is null
     :param pause: seconds that each delivery takes
     :param rows: Arrow rows that the reader yields at once
     :param shared: records that have the same position
@@ -59,6 +60,7 @@ class Script:
     write_fails: Mapping[int, bool] = field(default_factory=dict)
     write_breaks: Sequence[int] = ()
     bad: Sequence[int] = ()
+    nameless: Sequence[int] = ()
     pause: float = 0.0
     rows: int = 20_000
     shared: int = 1
@@ -85,7 +87,8 @@ class ScriptedReader:
         for start in range(task.range.start, task.range.end, self._script.rows):
             ids = list(range(start, min(start + self._script.rows, task.range.end)))
             if self._script.raw is None:
-                columns = {"id": pa.array(ids, pa.int64()), "name": pa.array([f"row {n}" for n in ids])}
+                names = [None if n in self._script.nameless else f"row {n}" for n in ids]
+                columns = {"id": pa.array(ids, pa.int64()), "name": pa.array(names, pa.string())}
             else:
                 columns = {"value": pa.array([self._script.raw.get(n, plain_record(n)) for n in ids], pa.binary())}
             positions = pa.array([at - at % self._script.shared for at in ids], pa.int64())

@@ -192,6 +192,23 @@ def test_of_records_that_share_a_position_each_has_its_own_fate(spark: SparkSess
     assert [(position, json.loads(value)["id"]) for position, _, _, value in line["letters"]] == [(0, 2), (0, 4)]
 
 
+@pytest.mark.parametrize(
+    ("behavior", "counts"),
+    [
+        ("passthrough", Counts(read=10, delivered=10)),
+        ("skip", Counts(read=10, delivered=8, filtered=2)),
+        ("error", Counts(read=10, delivered=8, dead_lettered=2)),
+    ],
+)
+def test_a_null_counts_as_the_pipeline_says_with_a_transform_or_without(
+    spark: SparkSession, make: Make, behavior: str, counts: Counts
+) -> None:
+    job = make(Script(nameless=[2, 5]), error_handling={"null_value_behavior": behavior})
+    outcome = run(spark, job, make_wave([task(0, 0, 10)]))[0]
+    assert outcome.receipt is not None
+    assert outcome.receipt.counts == counts
+
+
 def test_filtered_and_rejected_records_are_counted_and_the_sum_holds(spark: SparkSession, log: Path) -> None:
     transform = {"where": "id % 3 <> 0", "select": {"inverse": "100 div (id - 7)"}}
     outcome = run(spark, make_job(log, Script(), transform=transform), make_wave([task(0, 0, 12)]))[0]
