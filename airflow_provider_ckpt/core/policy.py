@@ -73,16 +73,19 @@ class Policy:
             return Action.HALT
         return chosen
 
-    def record(self, error: ErrorInfo, attempt: int) -> Action:
+    def last(self, batch: Batch) -> bool:
+        """Whether a batch's attempts are used up once the next one, or the open one, has failed."""
+        return batch.failures + 1 >= self.retry.max_attempts and batch.round >= self.retry.rounds
+
+    def record(self, error: ErrorInfo, *, last: bool) -> Action:
         """What follows from an error of one record, found when its batch was tried.
 
         One that is to be retried fails its batch, until the attempts are used up; then it costs itself again.
 
-        :param attempt: the number of the attempt, from 1
+        :param last: see :meth:`last`
         """
         action = self.action(error)
-        spent = attempt >= self.retry.max_attempts * self.retry.rounds
-        if action is Action.RETRY and spent and self.retry.on_exhausted is OnExhausted.DLQ and self.dead_letters:
+        if action is Action.RETRY and last and self.retry.on_exhausted is OnExhausted.DLQ and self.dead_letters:
             return Action.DEAD_LETTER if default_action(error) is not Action.HALT else Action.HALT
         return action
 
@@ -149,10 +152,8 @@ def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, uni
         return give_up if policy.dead_letters else Halt()
     retry = policy.retry
     not_before = now + retry.delay(batch.finished + 1, unit)
-    if batch.failures + 1 < retry.max_attempts:
-        return Retry(not_before)
-    if batch.round < retry.rounds:
-        return Retry(not_before, next_round=True)
+    if not policy.last(batch):
+        return Retry(not_before, next_round=batch.failures + 1 >= retry.max_attempts)
     if error.type in _HALT_AT_LAST or default_action(error) is Action.HALT:
         return Halt()
     if retry.on_exhausted is OnExhausted.HOLD:

@@ -22,6 +22,8 @@ class BatchTask:
     :param instruction: which verdict to claim
     :param detail: what the source's reader needs to find the range (a file's path and byte span, say)
     :param error: why the batch is given up, when the instruction is not ``deliver``
+    :param finished: failures of the batch that lanes reported before; an attempt that never ran is none
+    :param last: whether its attempts are used up if this one fails, too
     """
 
     key: BatchKey
@@ -31,6 +33,8 @@ class BatchTask:
     bound: int | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
     error: ErrorInfo | None = None
+    finished: int = 0
+    last: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -42,6 +46,8 @@ class BatchTask:
             "bound": self.bound,
             "detail": dict(self.detail),
             "error": self.error.to_json() if self.error else None,
+            "finished": self.finished,
+            "last": self.last,
         }
 
     @classmethod
@@ -55,6 +61,8 @@ class BatchTask:
             data["bound"],
             data["detail"],
             ErrorInfo.from_json(data["error"]) if data["error"] else None,
+            data["finished"],
+            data["last"],
         )
 
 

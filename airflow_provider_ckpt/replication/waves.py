@@ -191,6 +191,8 @@ class Waves:
                 batch.instruction,
                 self._run.bounds.get(batch.key.partition),
                 error=batch.error,
+                finished=batch.finished,
+                last=self._pipeline.policy.last(batch),
             )
             for batch in chosen
         ]

@@ -62,7 +62,7 @@ def _headers(letter: DeadLetter, task: BatchTask, prefix: str, *, traced: bool) 
         | {
             f"{prefix}error": letter.error.message,
             f"{prefix}error-type": letter.error.type.value,
-            prefix + ATTEMPTS: str(before + task.attempt - 1),
+            prefix + ATTEMPTS: str(before + task.finished),
         }
     )
 

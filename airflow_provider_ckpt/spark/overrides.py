@@ -53,7 +53,7 @@ def skips(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, policy: Poli
     """
     skipped = set()
     for at, (position, error) in enumerate(errors if policy.overrides else ()):
-        action = policy.record(error, task.attempt)
+        action = policy.record(error, last=task.last)
         if action is Action.SKIP_AND_LOG:
             skipped.add(at)
         elif action is not Action.DEAD_LETTER and error.type in policy.overrides:

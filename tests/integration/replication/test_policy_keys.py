@@ -211,6 +211,22 @@ def test_a_records_error_that_the_pipeline_halts_at_halts_before_anything_of_its
     assert scalar(orders.dsn, "SELECT count(*) FROM ckpt_sink_dead_letter") == 0
 
 
+def test_a_record_that_is_retried_has_its_batch_s_attempts_though_others_kept_it_waiting(orders: Replication) -> None:
+    execute(orders.dsn, "ALTER TABLE target ADD CHECK (id NOT IN (50, 150))")
+    retrying = orders.changed(
+        error_policy={"Sink": "retry"},
+        retry={"max_attempts": 3, "rounds": 1, "initial_delay_ms": 1},
+        consumer={"strategy": "pinned"},
+    )
+
+    assert retrying.run().records == Counts(1000, 998, 0, 2)
+
+    failed = [event["seq"] for event in orders.ledger.events("orders", 1000) if event["kind"] == "failed"]
+    assert failed == [0, 0, 1, 1]
+    tried = "SELECT headers ->> 'x-ckpt-retry-attempts' FROM ckpt_sink_dead_letter ORDER BY position"
+    assert execute(orders.dsn, tried) == [("2",), ("2",)]
+
+
 def test_an_error_that_no_rule_names_halts_with_its_type_in_the_message(orders: Replication) -> None:
     refusing(orders.dsn, "NEW.id = 150", "P0001")
 

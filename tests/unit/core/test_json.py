@@ -42,6 +42,8 @@ tasks = st.builds(
     st.none() | longs,
     details,
     st.none() | errors,
+    st.integers(0, 9),
+    st.booleans(),
 )
 outcomes = st.builds(
     Outcome,

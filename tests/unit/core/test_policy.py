@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Instruction
 from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, default_action
+from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import (
     Drop,
     FailRun,
@@ -182,22 +183,39 @@ RECORD = ErrorInfo(ErrorType.JSON_PATH_NOT_FOUND, "no email")
 
 @pytest.mark.parametrize("action", Action)
 def test_a_records_error_has_the_action_that_the_pipeline_chooses(action: Action) -> None:
-    assert Policy(overrides={RECORD.type: action}).record(RECORD, attempt=1) is action
-    assert Policy().record(RECORD, attempt=1) is Action.DEAD_LETTER
+    assert Policy(overrides={RECORD.type: action}).record(RECORD, last=False) is action
+    assert Policy().record(RECORD, last=False) is Action.DEAD_LETTER
 
 
 def test_a_record_that_is_retried_costs_itself_when_the_attempts_are_used_up() -> None:
     policy = Policy(overrides={RECORD.type: Action.RETRY})
 
-    assert [policy.record(RECORD, attempt) for attempt in (8, 9)] == [Action.RETRY, Action.DEAD_LETTER]
-    assert Policy(dead_letters=False, overrides=policy.overrides).record(RECORD, 9) is Action.RETRY
+    assert [policy.record(RECORD, last=last) for last in (False, True)] == [Action.RETRY, Action.DEAD_LETTER]
+    assert Policy(dead_letters=False, overrides=policy.overrides).record(RECORD, last=True) is Action.RETRY
     held = Policy(RetryPolicy(on_exhausted=OnExhausted.HOLD), overrides=policy.overrides)
-    assert held.record(RECORD, 9) is Action.RETRY
+    assert held.record(RECORD, last=True) is Action.RETRY
 
 
-@given(ERRORS, st.sampled_from(Action), st.integers(1, 12))
-def test_no_override_turns_a_halt_into_a_drop_of_a_record(error: ErrorInfo, chosen: Action, attempt: int) -> None:
-    made = Policy(overrides={error.type: chosen}).record(error, attempt)
+def test_a_records_attempts_are_those_of_its_batch_and_an_attempt_that_never_ran_is_none() -> None:
+    partition, policy, asked = Partition("p"), Policy(overrides={RECORD.type: Action.RETRY}), []
+    partition.plan(Range(0, 1))
+
+    while True:
+        for _ in range(8):
+            partition.not_attempted(partition.begin(partition.planned(0), epoch=1, now=NOW)[0])
+        ticket, _ = partition.begin(partition.planned(0), epoch=1, now=NOW)
+        asked.append(policy.record(RECORD, last=policy.last(partition.batches[0])))
+        found = decide(partition.batches[0], RECORD, policy, now=NOW, unit=0)
+        if not isinstance(found, Retry):
+            break
+        partition.fail(ticket, RECORD, not_before=None, next_round=found.next_round)
+
+    assert asked == [Action.RETRY] * 8 + [Action.DEAD_LETTER]
+
+
+@given(ERRORS, st.sampled_from(Action), st.booleans())
+def test_no_override_turns_a_halt_into_a_drop_of_a_record(error: ErrorInfo, chosen: Action, last: bool) -> None:
+    made = Policy(overrides={error.type: chosen}).record(error, last=last)
 
     if default_action(error) is Action.HALT:
         assert made in (Action.HALT, Action.RETRY)

@@ -62,8 +62,9 @@ def test_the_prefix_is_the_pipeline_s() -> None:
 
 
 def test_retries_and_replays_are_counted_and_the_origin_stays() -> None:
-    third = BatchTask(TASK.key, TASK.range, 3)
-    again = BatchTask(BatchKey(2, "dlq:2:p", 0), Range(0, 1), 2, detail=detail([], newest_first=False))
+    third = BatchTask(TASK.key, TASK.range, attempt=11, finished=2)
+    letters = detail([], newest_first=False)
+    again = BatchTask(BatchKey(2, "dlq:2:p", 0), Range(0, 1), attempt=5, detail=letters, finished=1)
 
     (first,) = headed([LETTER], third, pipeline(), epoch=1)
     (second,) = headed([first], again, pipeline(), epoch=2)
