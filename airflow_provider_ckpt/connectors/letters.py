@@ -12,14 +12,18 @@ from airflow_provider_ckpt.core.letters import AttemptKey, Letters
 
 
 def kept(sink: Sink, wanted: Iterable[Letters]) -> Iterator[tuple[Letters, list[KeptLetter]]]:
-    """The dead letters behind each run of them, in the order given; an attempt's are read once for all its runs.
+    """The dead letters behind each run of them, in the order given; the sink is asked once, for all attempts.
 
     :raises SinkError: if the sink does not hold them all
     """
-    for source, group in groupby(wanted, key=lambda letters: letters.source):
+    groups = [(source, list(group)) for source, group in groupby(wanted, key=lambda letters: letters.source)]
+    read = sink.letters([source for source, _ in groups])
+    letter = next(read, None)
+    for source, group in groups:
         by_type: dict[str, list[KeptLetter]] = {}
-        for letter in sink.letters([source]):
+        while letter is not None and letter.source == source:
             by_type.setdefault(letter.letter.error.type.value, []).append(letter)
+            letter = next(read, None)
         for letters in group:
             found = by_type.get(letters.error_type, [])[letters.first : letters.end]
             if len(found) != letters.records:

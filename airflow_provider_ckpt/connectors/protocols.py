@@ -270,7 +270,7 @@ class Sink(Protocol):
         """
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
-        """The dead letters that some attempts left, attempt by attempt, each in an order that never changes.
+        """The dead letters that some attempts left, attempt by attempt as asked, each in an order that never changes.
 
         The caller names attempts that a receipt names; what any other attempt left counts for nothing.
         """

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any, Self
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.connectors.content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.letters import kept
 from airflow_provider_ckpt.connectors.protocols import NUMBER, Committer, Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
@@ -315,6 +317,26 @@ class SinkConformance(ABC):
             assert kept.error.message.startswith("not JSON: ")
             assert "source-file" in kept.headers
             assert found[0].at.utcoffset() is not None
+
+    def test_the_letters_of_several_attempts_are_asked_for_at_once(self, harness: SinkHarness) -> None:
+        with Run(harness, 1) as run:
+            run.take_over()
+            for seq in range(3):
+                run.send(task(seq), content(seq, rejected=3))
+            asked = Mock(wraps=run.sink)
+            runs = [(2, 0, 1), (2, 2, 1), (0, 1, 2), (1, 0, 3)]
+            wanted = [Letters(task(seq).key, str(BAD.type), first, records, 1, 1) for seq, first, records in runs]
+
+            found = list(kept(asked, wanted))
+
+            assert [letters for letters, _ in found] == wanted
+            assert [[item.letter.position for item in items] for _, items in found] == [
+                [20],
+                [22],
+                [1, 2],
+                [10, 11, 12],
+            ]
+            asked.letters.assert_called_once()
 
     def test_an_attempt_that_no_receipt_names_has_no_letters(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as run:
