@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.recovery import Stand
 from airflow_provider_ckpt.ledger import tables
 
@@ -94,6 +95,14 @@ def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[st
         )
     }
     return {name: known[name].committed if name in known else first[name] for name in rows}
+
+
+def collected(connection: Connection, pipeline: str) -> dict[str, Known]:
+    """Where side partitions ended that are no partitions any more."""
+    stands = sa.exists().where(_P.pipeline == _G.pipeline, _P.partition == _G.partition)
+    query = sa.select(_G.partition, _G.generation, _G.committed)
+    rows = connection.execute(query.where(_G.pipeline == pipeline, _G.committed.is_not(None), ~stands))
+    return {row.partition: Known(row.generation, row.committed) for row in rows}
 
 
 def worth_a_mark(since: datetime, marked_at: datetime | None, now: datetime) -> bool:

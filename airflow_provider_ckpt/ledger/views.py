@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.core.receipts import Known, RangeReceipt
 from airflow_provider_ckpt.core.recovery import Missing, Shown, missing
 from airflow_provider_ckpt.ledger import audit as audits
 from airflow_provider_ckpt.ledger import history, inspecting, measuring, reads, recorded
@@ -29,6 +29,11 @@ class Views(Session):
         """Every partition by id, with the batches beyond its checkpoint; empty for a pipeline that never ran."""
         with self._reading() as connection:
             return {name: item.record for name, item in reads.partitions(connection, pipeline).items()}
+
+    def collected(self, pipeline: str) -> dict[str, Known]:
+        """Up to where no receipt of the sink's is news, of side partitions that are ended and collected."""
+        with self._reading() as connection:
+            return history.collected(connection, pipeline)
 
     def files(self, pipeline: str, ranges: Sequence[Range] | None = None) -> list[SourceFile]:
         """Discovered files by ordinal, all or those that overlap one of the ranges."""

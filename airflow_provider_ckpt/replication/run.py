@@ -127,10 +127,14 @@ class Run:
             else:
                 log.warning("%s: %s was asked for: %s", self.pipeline.name, result.act.kind.value, result.refusal)
 
-    def receipts(self) -> Iterator[Receipt]:
-        """The sink's receipts that the ledger may not have heard of."""
-        records = self.ledger.partitions(self.pipeline.name)
-        return self.sink.receipts({name: record.known for name, record in records.items()})
+    def receipts(self, records: Mapping[str, PartitionRecord] | None = None) -> Iterator[Receipt]:
+        """The sink's receipts that the ledger may not have heard of.
+
+        :param records: the ledger's partitions, where they are at hand
+        """
+        collected = self.ledger.collected(self.pipeline.name)
+        current = self.ledger.partitions(self.pipeline.name) if records is None else records
+        return self.sink.receipts(collected | {name: record.known for name, record in current.items()})
 
     def plan(self) -> int:
         """Plan what the source holds beyond the plan, as far as ``max_in_flight`` allows.

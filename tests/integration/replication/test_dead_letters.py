@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -279,6 +280,20 @@ def test_a_skipped_replay_leaves_its_letters_parked(stock: Replication) -> None:
     replay(stock)
     assert stock.run().records == Counts(50, 50, 0, 0)
     assert clean(stock)
+
+
+def test_the_receipts_of_a_replay_are_no_news_once_its_partition_was_collected(stock: Replication) -> None:
+    stock.run()
+    mend(stock)
+    replay(stock)
+    stock.run()
+    (side,) = [name for name in stock.ledger.partitions("orders") if name.startswith("dlq:")]
+
+    stock.ledger.collect("orders", keep=timedelta(0), who="ann")
+
+    assert side not in stock.ledger.partitions("orders")
+    with acquire(stock.setup()) as run:
+        assert list(run.receipts()) == []
 
 
 def test_a_new_ledger_learns_from_the_sink_what_was_replayed(

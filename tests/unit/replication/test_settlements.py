@@ -41,7 +41,6 @@ class Stub:
             }
         )
         self.ledger = SimpleNamespace(settle=self._settle, partitions=lambda _: {})
-        self.sink = SimpleNamespace(receipts=self._receipts)
         self.lease = self.window = None
         self.failures = 0
         self.measuring = SimpleNamespace(failed=self._failed)
@@ -58,7 +57,7 @@ class Stub:
             raise self.errors.pop(0)
         return Settlement([], {}, None, None, {})
 
-    def _receipts(self, _: Any) -> Any:
+    def receipts(self, _: Any) -> Any:
         self.looks += 1
         raise SinkError("unreachable for a moment")
 
