@@ -5,7 +5,11 @@ from __future__ import annotations
 import logging
 import re
 
-_NAME = re.compile(r"\s*(?:[A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`)\s*")
+HARMLESS = ("upper", "lower", "trim", "ltrim", "rtrim", "length")
+"""Functions that raise for no value of any type that Spark lets them take."""
+
+_NAME = "([A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`)"
+_SAFE = re.compile(rf"\s*(?:{_NAME}|(?:{'|'.join(HARMLESS)})\s*\(\s*{_NAME}\s*\))\s*", re.IGNORECASE)
 _VALUES = frozenset({"current_date", "current_timestamp", "current_user", "localtimestamp", "user", "session_user"})
 """Names that Spark takes for functions."""
 
@@ -49,9 +53,10 @@ def aside(condition: str, *, unless: str) -> str:
     return f"exists(CASE WHEN {unless} THEN array() ELSE array(0) END, __unused -> coalesce({condition}, false))"
 
 
-def is_name(expression: str) -> bool:
-    """Whether an expression is the name of a column and nothing else, so that it cannot raise."""
-    return _NAME.fullmatch(expression) is not None and expression.strip().lower() not in _VALUES
+def cannot_raise(expression: str) -> bool:
+    """Whether an expression is a column's name and nothing else, or one of :data:`HARMLESS` of one."""
+    found = _SAFE.fullmatch(expression)
+    return found is not None and (found[1] or found[2]).lower() not in _VALUES
 
 
 def quote(name: str) -> str:

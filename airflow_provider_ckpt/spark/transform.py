@@ -15,7 +15,7 @@ from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import expressions, packing
 from airflow_provider_ckpt.spark.decoding import Check, decode, parser, raw
 from airflow_provider_ckpt.spark.projection import project, quoted, unusable
-from airflow_provider_ckpt.spark.sql import TRUE, guard, is_name, literal, quote, tried
+from airflow_provider_ckpt.spark.sql import TRUE, cannot_raise, guard, literal, quote, tried
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +47,7 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
         failed = _verdict(ErrorType.FILTER_EVALUATION, f"where failed: {transform.where}")
         branches.append(f"WHEN {_WANTED} IS NULL THEN {failed}")
         branches.append(f"WHEN {_WANTED} <> {TRUE} THEN {literal(c.FILTERED)}")
-    risky = {name: f"({e})" for name, e in (transform.select or {}).items() if not is_name(e)}
+    risky = {name: f"({e})" for name, e in (transform.select or {}).items() if not cannot_raise(e)}
     if risky:
         branches.append(f"WHEN {guard(*risky.values())} THEN {_which(risky, outputs)}")
     verdict = "CASE " + " ".join(branches) + " END"

@@ -7,11 +7,12 @@ from datetime import date
 from typing import cast
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.spark.sql import guard, literal, quote
+from airflow_provider_ckpt.spark.sql import HARMLESS, cannot_raise, guard, literal, quote
 from tests.integration.spark.judging import DELIVERED, Transform
 
 FAILED_WHERE, FAILED_SELECT = "FilterEvaluation", "TransformEvaluation"
@@ -270,6 +271,49 @@ def test_no_shuffle_and_no_sort_stand_in_the_way(spark: SparkSession) -> None:
 def test_the_guard_says_what_raises_and_never_raises(spark: SparkSession) -> None:
     frame = spark.sql(f"select t, {guard('cast(t as int)')} as raises from values ('1'), ('x'), (null) as v(t)")
     assert {row.t: row.raises for row in frame.collect()} == {"1": False, "x": True, None: False}
+
+
+VALUES = {
+    "string": ["''", "'\u00e9\u00df\u0130'", "CAST(x'ff00c3' AS string)", "repeat('x', 10000)"],
+    "binary": ["x''", "x'ff00c3'"],
+    "boolean": ["true"],
+    "tinyint": ["-128"],
+    "bigint": ["-9223372036854775807"],
+    "double": ["'NaN'", "'-Infinity'"],
+    "decimal(38,9)": ["-99999999999999999999999999999.999999999"],
+    "date": ["date'-9999-01-01'", "date'+99999-12-31'"],
+    "timestamp": ["timestamp'-9999-01-01 00:00:00'", "timestamp'+99999-12-31 23:59:59.999999'"],
+    "timestamp_ntz": ["timestamp_ntz'+99999-12-31 23:59:59.999999'"],
+    "interval": ["make_interval(1, 2, 3, 4, 5, 6, 7.8)"],
+    "interval day to second": ["interval '1 02:03:04' day to second"],
+    "variant": ["parse_json('{\"a\": [1]}')"],
+    "array<int>": ["array(1, NULL)"],
+    "map<string,int>": ["map('a', 1)"],
+    "struct<a:int>": ["named_struct('a', 1)"],
+}
+
+
+@pytest.mark.parametrize("each_way", ["interpreted"], indirect=True)
+def test_a_harmless_function_raises_for_no_value_of_a_type_that_it_takes(each_way: SparkSession) -> None:
+    values = each_way.sql("SELECT " + ", ".join(f"array({', '.join(VALUES[kind])}) AS `{kind}`" for kind in VALUES))
+    rows = values.selectExpr("explode(sequence(0, 3)) AS n", "*").repartition(2)
+    rows = rows.selectExpr(*(f"CAST(get(`{kind}`, n) AS {kind}) AS `{kind}`" for kind in VALUES))
+
+    calls = [call for name in HARMLESS for kind in VALUES if taken(rows, call := f"{name}(`{kind}`)")]
+
+    assert len(calls) >= len(HARMLESS) * 10
+    assert all(cannot_raise(call) for call in calls)
+    evaluated = [f"hash({call})" for call in calls]
+    assert len(rows.selectExpr(*evaluated).collect()) == 4
+
+
+def taken(frame: DataFrame, expression: str) -> bool:
+    """Whether Spark lets an expression stand."""
+    try:
+        frame.selectExpr(expression)
+    except AnalysisException:
+        return False
+    return True
 
 
 def test_a_literal_is_the_text_it_was_made_from(spark: SparkSession) -> None:

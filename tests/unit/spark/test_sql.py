@@ -1,19 +1,45 @@
-"""Which expressions need no guard: the names of columns, and nothing else."""
+"""Which expressions need no guard: the names of columns, a few functions of one, and nothing else."""
 
 from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ckpt.spark.sql import is_name
-
-
-@pytest.mark.parametrize("expression", ["id", " id ", "_x9", "`two words`", "`a``b`", "`1 + 1`"])
-def test_a_name_needs_no_guard(expression: str) -> None:
-    assert is_name(expression)
+from airflow_provider_ckpt.spark.sql import cannot_raise
 
 
 @pytest.mark.parametrize(
-    "expression", ["id + 1", "a.b", "f(x)", "1x", "'text'", "`a` + `b`", "CURRENT_DATE", "cast(a as int)", "`a`b`"]
+    "expression", ["id", " id ", "_x9", "`two words`", "`a``b`", "`1 + 1`", "upper(id)", " LENGTH ( `a b` ) "]
+)
+def test_a_name_or_a_harmless_function_of_one_needs_no_guard(expression: str) -> None:
+    assert cannot_raise(expression)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "id + 1",
+        "a.b",
+        "f(x)",
+        "1x",
+        "'text'",
+        "`a` + `b`",
+        "CURRENT_DATE",
+        "cast(a as int)",
+        "`a`b`",
+        "upper(1)",
+        "upper(a",
+        "a)",
+        "upper(current_date)",
+        "trim(lower(a))",
+        "trim(a, b)",
+    ],
 )
 def test_anything_else_does(expression: str) -> None:
-    assert not is_name(expression)
+    assert not cannot_raise(expression)
+
+
+@pytest.mark.parametrize(
+    "expression", ["upper(1)", "upper(a", "a)", "upper(current_date)", "trim(lower(a))", "trim(a, b)", "reverse(a)"]
+)
+def test_nor_does_a_harmless_function_of_anything_else(expression: str) -> None:
+    assert not cannot_raise(expression)
