@@ -290,7 +290,7 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "the sum of the counts is not checked",
         "core/batch.py",
-        "return self.read == self.delivered + self.filtered + self.dead_lettered",
+        "return min(fates) >= 0 and self.read == sum(fates)",
         "return self.read >= self.delivered + self.filtered + self.dead_lettered",
         test=f"{_UNIT}/test_invariants.py::TestStates::test_a_bad_state_is_reported_by_name",
     ),

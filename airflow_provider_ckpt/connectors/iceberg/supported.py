@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 _NEWEST_FORMAT = 2
 _NO_ROWS = "0"
-_DELETES = ("total-position-deletes", "total-equality-deletes")
 
 
 def refuse_unsupported(table: Table) -> None:
