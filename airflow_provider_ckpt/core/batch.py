@@ -58,6 +58,18 @@ class Instruction(StrEnum):
     REJECT = "reject"
     VOID = "void"
 
+    @property
+    def verdict(self) -> Verdict:
+        """The one that is claimed."""
+        return _VERDICTS[self]
+
+
+_VERDICTS = {
+    Instruction.DELIVER: Verdict.DELIVERED,
+    Instruction.REJECT: Verdict.REJECTED,
+    Instruction.VOID: Verdict.VOID,
+}
+
 
 class AttemptOutcome(StrEnum):
     """How one attempt ended, as far as anyone knows."""

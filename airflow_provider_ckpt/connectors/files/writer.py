@@ -13,15 +13,9 @@ from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
 from airflow_provider_ckpt.connectors.files.staged import discard, publish, stage
 from airflow_provider_ckpt.connectors.files.target import FilesTarget
 from airflow_provider_ckpt.connectors.protocols import NUMBER, Connection, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, FencedError
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
-
-_VERDICTS = {
-    Instruction.DELIVER: Verdict.DELIVERED,
-    Instruction.REJECT: Verdict.REJECTED,
-    Instruction.VOID: Verdict.VOID,
-}
 
 
 class FilesWriter:
@@ -64,7 +58,7 @@ class FilesWriter:
         receipt = Receipt(
             task.key,
             task.range,
-            _VERDICTS[task.instruction],
+            task.instruction.verdict,
             self._context.epoch,
             task.attempt,
             counts,

@@ -23,7 +23,7 @@ from airflow_provider_ckpt.connectors.kafka.sending import Sender
 from airflow_provider_ckpt.connectors.kafka.transactions import superseded
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
 from airflow_provider_ckpt.core.errors import (
     CkptError,
     DeadLetterQueueError,
@@ -38,12 +38,6 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
-
-_VERDICTS = {
-    Instruction.DELIVER: Verdict.DELIVERED,
-    Instruction.REJECT: Verdict.REJECTED,
-    Instruction.VOID: Verdict.VOID,
-}
 
 
 class _UnfitError(Exception):
@@ -160,7 +154,7 @@ class KafkaWriter:
         own = content.original(bad) if bad else []
         counts = content.counts(task, self._pipeline.dead_letter_queue, own)
         messages, letters = messages.without(bad) if bad else messages, [*content.letters, *own]
-        verdict = _VERDICTS[task.instruction]
+        verdict = task.instruction.verdict
         now = datetime.now(UTC)
         receipt = Receipt(task.key, task.range, verdict, self._context.epoch, task.attempt, counts, now, task.bound)
         hold = self._held(task.key.partition)

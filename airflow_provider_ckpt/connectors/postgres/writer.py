@@ -27,7 +27,7 @@ from airflow_provider_ckpt.connectors.postgres.letters import UnwrittenError, wr
 from airflow_provider_ckpt.connectors.postgres.rows import CHECK, Rows, deliver_with_care
 from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
 from airflow_provider_ckpt.core.errors import (
     CkptError,
     ErrorInfo,
@@ -43,13 +43,6 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
     _Send = Callable[[pa.Table], Mapping[int, ErrorInfo]]
-
-_VERDICTS = {
-    Instruction.DELIVER: (Verdict.DELIVERED, AttemptOutcome.DELIVERED),
-    Instruction.REJECT: (Verdict.REJECTED, AttemptOutcome.REJECTED),
-    Instruction.VOID: (Verdict.VOID, AttemptOutcome.VOID),
-}
-_OUTCOMES = dict(_VERDICTS.values())
 
 _OF_DATA = ("22", "23", "54")
 """SQLSTATE classes of which one row's data may be the cause; 54: a value nested too deep, or too large for an index."""
@@ -127,7 +120,7 @@ class PostgresWriter:
         return self._attempt(task, content, books, send)
 
     def _attempt(self, task: BatchTask, content: Content, books: Bookkeeping, send: _Send) -> Outcome:
-        verdict, outcome = _VERDICTS[task.instruction]
+        verdict = task.instruction.verdict
         counts = content.counts(task, self._queue)
         receipt = Receipt(
             task.key, task.range, verdict, self._context.epoch, task.attempt, counts, self._now(), task.bound
@@ -147,7 +140,8 @@ class PostgresWriter:
             write_letters(self._cursor, task, self._context, letters, books)
         self._run(f"{CHECK}; COMMIT")
         types = Counter(letter.error.type.value for letter in letters)
-        return Outcome(task.key, task.attempt, outcome, receipt=replace(receipt, counts=counts), letters=dict(types))
+        receipt = replace(receipt, counts=counts)
+        return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, letters=dict(types))
 
     def _now(self) -> datetime:
         """The server's time, as far as it was known when the connection was opened."""
@@ -160,7 +154,7 @@ class PostgresWriter:
     def _found(self, task: BatchTask, books: Bookkeeping) -> Outcome:
         self._run("ROLLBACK")
         receipt = receipt_of(adbc_fetch(self._cursor)(books.receipt, self._key_of(task))[0])
-        return Outcome(task.key, task.attempt, _OUTCOMES[receipt.verdict], receipt=receipt, found=True)
+        return Outcome(task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt, found=True)
 
     def _sender(self, task: BatchTask, rows: pa.Table) -> Rows:
         """Replayed dead letters replace no row: the one that is there may be newer, so theirs breaks the constraint."""

@@ -20,18 +20,13 @@ from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
 from airflow_provider_ckpt.connectors.two_phase.staged import Staged, discard
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction, Verdict
+from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_VERDICTS = {
-    Instruction.DELIVER: Verdict.DELIVERED,
-    Instruction.REJECT: Verdict.REJECTED,
-    Instruction.VOID: Verdict.VOID,
-}
 _NOT_NULL = "23502"
 
 V = TypeVar("V", bound=TableVersion)
@@ -117,7 +112,7 @@ class TableWriter(ABC, Generic[V]):
         staged = Staged(
             task.range,
             task.bound,
-            _VERDICTS[task.instruction],
+            task.instruction.verdict,
             counts,
             data.name,
             data.files,
