@@ -216,7 +216,7 @@ sink: {type: delta, path: /out}
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (MINIMAL.replace("cursor: id", "cursor: id, key: [id]"), "source.key has no effect on a postgres source"),
+        (FILES.replace("/in", "/in, key: [id]"), "source.key has no effect on a files source"),
         (FILES.replace("/in", "/in, cursor: id"), "source.cursor has no effect on a files source"),
         (FILES.replace("/in", "/in, columns: [id]"), "source.columns has no effect on a files source"),
         (FILES.replace("/in", "/in, close_wait: 1s"), "source.close_wait has no effect on a files source"),
