@@ -21,8 +21,8 @@ OF_POLICY: Sequence[Mutant] = (
     Mutant(
         "a letter that cannot be kept is dropped after the last try",
         "connectors/boxes.py",
-        "                if failures > self._queue.max_dlq_retries:\n                    raise",
-        "                if failures > self._queue.max_dlq_retries:\n                    return\n                    raise",
+        "failures > self._queue.max_dlq_retries:\n                    raise",
+        "failures > self._queue.max_dlq_retries:\n                    return\n                    raise",
         test=f"{_BOXES}::test_one_that_cannot_be_kept_at_all_halts_and_nothing_is_claimed",
     ),
     Mutant(
