@@ -81,6 +81,19 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Where a partition begins.
+
+    :param position: its base
+    :param files: the files that the base was counted on, in order (files source); they are recorded with it, so that
+        the base means the same bytes whatever turns up before the first plan
+    """
+
+    position: int
+    files: Sequence[SourceFile] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Todo:
     """A stretch of one partition to cut into batches.
 
@@ -166,7 +179,7 @@ class Source(Protocol):
     def partitions(self) -> Sequence[SourcePartition]:
         """Every partition that exists now."""
 
-    def start(self, partition: str, start_from: str | int) -> int:
+    def start(self, partition: str, start_from: str | int) -> Start:
         """The base for a first start: ``earliest``, ``latest`` or a position."""
 
     def shape(self) -> Shape:

@@ -23,6 +23,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     Shape,
     SourceFile,
     SourcePartition,
+    Start,
 )
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
@@ -88,17 +89,17 @@ class PostgresSource:
             system, database = fetch(_IDENTITY, [])[0]
             return [SourcePartition(table.label, f"{system}/{database}/{table.oid}")]
 
-    def start(self, partition: str, start_from: str | int) -> int:  # noqa: ARG002 - the table is the only partition
+    def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - the table is the only partition
         """The base: a position as it stands; for ``latest`` one past the greatest; for ``earliest`` the type's least.
 
         The least visible position would not do: a transaction that has not committed yet may hold smaller ones.
         """
         if isinstance(start_from, int):
-            return start_from
+            return Start(start_from)
         with self._session() as fetch:
             table = self._table(fetch)
             least = LEAST[CursorKind(table.by_name[self._cursor].base_type)]
-            return least if start_from == "earliest" else candidate(fetch, table, self._cursor) or least
+            return Start(least if start_from == "earliest" else candidate(fetch, table, self._cursor) or least)
 
     def shape(self) -> Shape:
         """The table's columns (or those the pipeline names) and their Spark types."""

@@ -74,7 +74,7 @@ class Ledger:
     @property
     def end(self) -> int:
         """Where planning goes on."""
-        return self.planned[-1].range.end if self.planned else self.source.start(self.partition, "earliest")
+        return self.planned[-1].range.end if self.planned else self.source.start(self.partition, "earliest").position
 
     def ask(self, start: int, end: int | None, number: int | None, most: int) -> Plan:
         """A plan, and what it says kept for the next one; its batches are not."""
@@ -320,13 +320,14 @@ class SourceConformance(ABC):
         harness.add(10)
         start = ledger.source.start(ledger.partition, "latest")
         harness.add(5)
+        ledger.files += start.files
 
-        plan = ledger.ask(start, None, None, EVERYTHING)
+        plan = ledger.ask(start.position, None, None, EVERYTHING)
 
         assert ledger.numbers(plan.batches) == list(range(10, 15))
 
     def test_a_first_position_is_taken_as_it_stands(self, ledger: Ledger) -> None:
-        assert ledger.source.start(ledger.partition, 7) == 7
+        assert ledger.source.start(ledger.partition, 7).position == 7
 
     def test_a_source_opens_again_after_it_was_closed(self, harness: SourceHarness, ledger: Ledger) -> None:
         harness.add(5)
