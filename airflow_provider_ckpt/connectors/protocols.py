@@ -195,7 +195,10 @@ class Source(Protocol):
         """How many records each range shows now, or None where a range that was read can never show more."""
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """The same tasks with ``detail`` filled in for the reader; fails if a recorded file changed or is gone."""
+        """The same tasks with ``detail`` filled in for the reader.
+
+        :raises SourceError: if a task cannot be read any more; where it names a batch, only that one
+        """
 
     def close(self) -> None:
         """Let go of connections."""

@@ -15,9 +15,9 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, Ba
 from airflow_provider_ckpt.core.errors import Action, CkptError, EngineError, ErrorInfo
 from airflow_provider_ckpt.core.policy import Retry
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave, one_by_one, pack, unblocked
+from airflow_provider_ckpt.core.wave import Outcome, Wave, one_by_one, pack, unblocked
 from airflow_provider_ckpt.replication.engine import Engine, WaveLostError
-from airflow_provider_ckpt.replication.replaying import locate
+from airflow_provider_ckpt.replication.locating import Locating
 from airflow_provider_ckpt.replication.settlements import Settlements
 from airflow_provider_ckpt.replication.setup import utcnow
 from airflow_provider_ckpt.spark.job import Job
@@ -63,6 +63,7 @@ class Waves:
         self._outages = 0
         self._revivals = 0
         self._settlements = Settlements(run, self._unit)
+        self._locating = Locating(run)
         self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
 
     def run(self) -> None:
@@ -94,6 +95,7 @@ class Waves:
                 self._wave(due)
             else:
                 self._sleep(min(batch.not_before for batch in candidates if batch.not_before))
+        self._locating.finish()
 
     def _candidates(self) -> list[Batch]:
         """Planned batches that this run may begin, oldest first; a pinned partition's end at one that it may not."""
@@ -118,8 +120,12 @@ class Waves:
         lanes = self._lanes(ready.parallelism)
         chosen = self._choose(due, lanes)
         # Located first: a batch whose file is gone stays planned, and at most once is not resolved as sent.
-        tasks = self._tasks(chosen)
-        keys = [batch.key for batch in chosen]
+        tasks = self._locating.tasks(chosen)
+        self._left.update(self._locating.refused)
+        if not tasks:
+            return
+        keys = [task.key for task in tasks]
+        alone = chosen[0].alone and len(keys) == 1
         self._run.ledger.begin(self._run.lease, keys, now=utcnow(), run=self._run.id, at_most_once=self._at_most_once)
         packed = pack(tasks, lanes, pinned=self._pipeline.pinned)
         self._number += 1
@@ -132,11 +138,11 @@ class Waves:
                 outcomes = self._engine.run(wave, self._settlements.look)
         except WaveLostError as error:
             log.warning("Wave %d of %s was lost: %s", wave.number, self._pipeline.name, error)
-            self._lost(wave, alone=len(chosen) == 1 and chosen[0].alone, error=error.error)
+            self._lost(wave, alone=alone, error=error.error)
         except EngineError as error:
             # On a local master the executor is Spark itself, so a batch that kills one kills the other.
             revived = self._engine.revive()
-            self._lost(wave, alone=revived and len(chosen) == 1 and chosen[0].alone, error=error.info)
+            self._lost(wave, alone=revived and alone, error=error.info)
             self._revivals += 1
             if not revived or self._revivals > _REVIVALS:
                 raise
@@ -179,24 +185,6 @@ class Waves:
         if registry.two_phase(self._pipeline):  # such a wave is settled as a whole
             return due[: min(self._limit, self._cadence.most)]
         return due[: self._limit]
-
-    def _tasks(self, chosen: Sequence[Batch]) -> Sequence[BatchTask]:
-        """What lanes are told of batches whose next attempt is about to begin."""
-        files = self._run.ledger.files(self._pipeline.name, [batch.range for batch in chosen if not batch.key.letters])
-        tasks = [
-            BatchTask(
-                batch.key,
-                batch.range,
-                batch.attempts + 1,
-                batch.instruction,
-                self._run.bounds.get(batch.key.partition),
-                error=batch.error,
-            )
-            for batch in chosen
-        ]
-        of_source = [task for task in tasks if not task.key.letters]
-        located = self._run.source.locate(of_source, files) if of_source else []
-        return [*located, *locate(self._run, [task for task in tasks if task.key.letters])]
 
     def _settle(self, outcomes: Sequence[Outcome], started: float) -> None:
         with self._run.step("settle"):

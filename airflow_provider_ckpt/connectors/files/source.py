@@ -31,7 +31,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     Todo,
 )
 from airflow_provider_ckpt.core.batch import Instruction
-from airflow_provider_ckpt.core.errors import ConfigError, SourceError
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 
@@ -112,7 +112,10 @@ class FilesSource:
         return None
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """Give each task the files and byte spans that its range lies in; a file that changed or is gone is an error.
+        """Give each task the files and byte spans that its range lies in.
+
+        A file that changed or is gone is an error of the first batch that needs it; a list of files that does not hold
+        a range is one of the whole source.
 
         A task that only lets its range go (``void``) reads nothing and so needs no file.
         """
@@ -126,14 +129,14 @@ class FilesSource:
             covered = sum(end - start for _, start, end in spans)
             if covered != task.range.end - task.range.start:
                 raise SourceError(
-                    f"range {task.range} lies beyond the {_total(files)} {self.unit} of all recorded files.",
+                    f"{task.range} of {task.key} lies beyond the {_total(files)} {self.unit} of all recorded files.",
                     pipeline=self._pipeline.name,
-                    batch=str(task.key),
+                    position=task.range.start,
                     hint="The ledger's list of files does not belong to its batches; restore the ledger.",
                 )
             for file, _, _ in spans:
                 if file.path not in checked:
-                    verify(file.path, file.etag)
+                    self._verify(file, task)
                     checked.add(file.path)
             segments = [
                 {"path": f.path, "base": f.base, "etag": f.etag, "start": start, "end": end} for f, start, end in spans
@@ -147,6 +150,14 @@ class FilesSource:
     def _discover(self, known: Sequence[SourceFile]) -> list[SourceFile]:
         """The files that are not known yet, with their place in the virtual concatenation."""
         return discover(self._path, known)
+
+    @staticmethod
+    def _verify(file: SourceFile, task: BatchTask) -> None:
+        try:
+            verify(file.path, file.etag)
+        except CkptError as error:
+            error.batch = str(task.key)
+            raise
 
     def _pieces(
         self, files: Sequence[SourceFile], todo: Todo, number: int | None

@@ -161,23 +161,25 @@ def test_a_topic_that_was_created_anew_is_refused(events: Events) -> None:
     assert events.ids == [1, 2]
 
 
-def test_what_retention_took_halts_the_run_until_a_person_lets_it_go(events: Events) -> None:
+def test_what_retention_took_stops_its_partition_and_fails_the_run_until_a_person_lets_it_go(events: Events) -> None:
     events.put(*range(5))
     events.replication.run()
     events.put(*range(5, 20))
+    events.put(30, 31, partition=1)
     events.expire(12)
     name = f"{events.topic}-0"
 
     for _ in range(2):
         with pytest.raises(CkptError, match=r"no longer holds offsets \[5, 12\).*airflow ckpt skip"):
             events.replication.run()
+        assert events.ids == [*range(5), 30, 31], "the other partition went on"
     told = [event for event in events.replication.ledger.events("events") if event["kind"] == "expired_unreceipted"]
     skip = Act(ActKind.SKIP, batches=(BatchKey(1, name, 1),))
     assert events.replication.ledger.act("events", skip, who="ann", why="nobody needs them").applied
     summary = events.replication.run()
 
     assert [(event["partition"], event["seq"], event["detail"]["range"]) for event in told] == [(name, 1, [5, 12])]
-    assert events.ids == [n for n in [*range(5), *range(12, 20)] if n != 13]
+    assert events.ids == [n for n in [*range(5), *range(12, 20), 30, 31] if n != 13]
     assert summary.checkpoint[name]["after"] == 20
     assert summary.batches_by_state == {}
     assert events.replication.ledger.audit("events")["ok"]
