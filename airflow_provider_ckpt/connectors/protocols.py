@@ -98,12 +98,18 @@ class Todo:
     """A stretch of one partition to cut into batches.
 
     :param start: first position to plan
-    :param end: stop here (a gap to be planned again), or None: as far as the source reaches
+    :param end: stop here (a gap to be planned again), or None: as far as the source reaches. Where it is ``start``
+        there is nothing to cut, and only the bound is asked for
     """
 
     partition: str
     start: int
     end: int | None = None
+
+    @property
+    def asks_bound(self) -> bool:
+        """Whether it needs to be known how far the source reaches."""
+        return self.end is None or self.end == self.start
 
 
 @dataclass(frozen=True, slots=True)

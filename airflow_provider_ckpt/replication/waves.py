@@ -84,7 +84,7 @@ class Waves:
             self._run.apply_intents()
             self._run.measure()
             if self._plan_on and self._run.more:
-                self._run.plan()
+                self._run.plan(self._left)
             candidates = self._candidates()
             if not candidates:
                 break

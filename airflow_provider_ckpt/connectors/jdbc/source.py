@@ -136,7 +136,7 @@ class JdbcSource:
 
     def _bounded(self, table: Table, request: PlanRequest) -> Plan:
         """The bound of what is new: one that has stood already, or the newest, once it has."""
-        open_ended = [todo.start for todo in request.todo if todo.end is None]
+        open_ended = [todo.start for todo in request.todo if todo.asks_bound]
         if not open_ended:
             return Plan()
         table.refuse_nulls()

@@ -259,12 +259,12 @@ class PostgresSource:
             )
 
     def _close(self, fetch: Fetch, table: Table, request: PlanRequest) -> Plan:
-        if all(todo.end is not None for todo in request.todo):
+        if not any(todo.asks_bound for todo in request.todo):
             return Plan()
         self._refuse_nulls(fetch, table)
         noted = candidate(fetch, table, self._cursor)
         kept = request.states.get(table.label)
-        tail = max(todo.start for todo in request.todo if todo.end is None)
+        tail = max(todo.start for todo in request.todo if todo.asks_bound)
         if noted is not None and noted <= tail:  # nothing new is visible, so there is nothing to wait for
             return Plan()
         wait = min(self._wait, _MOMENT) if request.look else self._wait

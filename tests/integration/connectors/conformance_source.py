@@ -316,6 +316,19 @@ class SourceConformance(ABC):
 
         assert ledger.planned[-1].range.end <= ledger.bounds.get(ledger.partition, ledger.planned[-1].range.end)
 
+    def test_a_stretch_of_nothing_yields_no_batch_and_the_same_bound(
+        self, harness: SourceHarness, ledger: Ledger
+    ) -> None:
+        harness.add(5)
+        ledger.plan()
+        harness.add(5)
+
+        nothing = ledger.ask(ledger.end, ledger.end, None, EVERYTHING)
+
+        assert nothing.batches == []
+        assert nothing.bounds == ledger.ask(ledger.end, None, None, EVERYTHING).bounds
+        assert nothing.bounds[ledger.partition] > ledger.end
+
     def test_latest_leaves_out_what_is_there(self, harness: SourceHarness, ledger: Ledger) -> None:
         harness.add(10)
         start = ledger.source.start(ledger.partition, "latest")
