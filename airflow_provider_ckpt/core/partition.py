@@ -185,10 +185,11 @@ class Partition(PartitionView):
     def instruct(self, ticket: PlannedTicket | InFlightTicket, instruction: Instruction, *, reason: str) -> list[Event]:
         """Have the next attempt claim another verdict: policy or a person gives the batch up.
 
-        An attempt that is open goes on, and if it gets its verdict first, that one stands.
+        An attempt that is open goes on, and if it gets its verdict first, that one stands. Claiming the other verdict
+        has attempts of its own.
         """
         batch = self._ticketed(ticket)
-        self.batches[batch.key.seq] = replace(batch, instruction=instruction, not_before=None)
+        self.batches[batch.key.seq] = replace(batch, instruction=instruction, failures=0, round=1, not_before=None)
         return [self._event("instructed", batch.key.seq, instruction=instruction.value, reason=reason)]
 
     def hold(self, ticket: PlannedTicket | InFlightTicket, *, reason: str) -> tuple[HeldTicket, list[Event]]:
