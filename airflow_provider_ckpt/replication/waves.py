@@ -255,10 +255,13 @@ class Waves:
             self._run.unconfirmed += sum(task.key not in acked for task in wave.tasks)
 
     def _outage(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
-        """The sink or source as a whole failed: wait if that can help, else fail the run; nothing is counted."""
+        """The sink or source as a whole failed: wait if that can help, else fail the run; nothing is counted.
+
+        A batch that is exhausted where the policy says ``fail`` fails the run too, and has no attempt left to wait for.
+        """
         self._outages += 1
         retry = self._pipeline.retry
-        if not error.recoverable or self._outages >= retry.max_attempts:
+        if not (error.whole and error.recoverable) or self._outages >= retry.max_attempts:
             raise self._halt(error, outcomes)
         delay = self._pipeline.policy.retry.delay(self._outages, self._unit())
         log.warning("%s: %s; trying again in %.1f s", self._pipeline.name, error.message, delay.total_seconds())

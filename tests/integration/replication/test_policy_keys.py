@@ -169,6 +169,7 @@ def test_what_is_retried_and_held_counts_as_in_flight_and_what_failed_stays(orde
         orders.changed(name="failing", retry={**used_up, "on_exhausted": "fail"}).run()
     [record] = orders.ledger.partitions("failing").values()
     assert {batch.state for batch in record.partition.blocking.values()} == {BatchState.PLANNED}
+    assert max(batch.attempts for batch in record.partition.blocking.values()) == 2, "and not one more"
 
 
 # actions by error type
