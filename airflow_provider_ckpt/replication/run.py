@@ -113,19 +113,22 @@ class Run:
                 *known,
             )
 
-    def apply_intents(self, *, behind_fence: bool = False) -> None:
+    def apply_intents(self, *, behind_fence: bool = False) -> bool:
         """Carry out what people asked for while a run held the lease.
 
         :param behind_fence: whether this run has fenced the sink and reconciled, and begun nothing since
+        :returns: whether anything was asked for
         """
         if not self.ledger.intents(self.pipeline.name):
-            return
-        for result in self.ledger.apply_intents(self.lease, now=utcnow(), behind_fence=behind_fence):
+            return False
+        results = self.ledger.apply_intents(self.lease, now=utcnow(), behind_fence=behind_fence)
+        for result in results:
             if result.applied:
                 log.info("%s: %s was asked for, and is done", self.pipeline.name, result.act.kind.value)
                 self._more = True
             else:
                 log.warning("%s: %s was asked for: %s", self.pipeline.name, result.act.kind.value, result.refusal)
+        return bool(results)
 
     def receipts(self) -> Iterator[Receipt]:
         """The sink's receipts that the ledger may not have heard of."""

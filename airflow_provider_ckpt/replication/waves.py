@@ -6,13 +6,14 @@ import logging
 import random
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
-from airflow_provider_ckpt.core.errors import Action, CkptError, EngineError, ErrorInfo
+from airflow_provider_ckpt.core.errors import Action, CkptError, EngineError, ErrorInfo, LedgerUnavailableError
 from airflow_provider_ckpt.core.policy import Retry
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.core.wave import Outcome, Wave, one_by_one, pack, unblocked
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 _FIRST_WAVE = 256
 _LEAST = 16
 _PAUSE = 0.05
+_HEAR = 1.0
+"""Seconds between two looks at what people ask for, while a run waits."""
 _WAVE_SECONDS = 10.0
 _REVIVALS = 10
 """How often a run starts Spark again: enough for two batches that kill it before they are held."""
@@ -62,12 +65,14 @@ class Waves:
         self._limit = _FIRST_WAVE
         self._outages = 0
         self._revivals = 0
+        self._deadline = 0.0
         self._settlements = Settlements(run, self._unit)
         self._locating = Locating(run)
         self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
 
     def run(self) -> None:
         """Work until nothing is due, or the time budget is over."""
+        self._deadline = time.monotonic() + self._pipeline.run.time_budget.total_seconds()
         try:
             self._work()
         except BaseException:
@@ -78,8 +83,7 @@ class Waves:
                 self._engine.close()
 
     def _work(self) -> None:
-        deadline = time.monotonic() + self._pipeline.run.time_budget.total_seconds()
-        while time.monotonic() < deadline:
+        while time.monotonic() < self._deadline:
             self._run.check()
             self._run.apply_intents()
             self._run.measure()
@@ -129,7 +133,7 @@ class Waves:
         self._run.ledger.begin(self._run.lease, keys, now=utcnow(), run=self._run.id, at_most_once=self._at_most_once)
         packed = pack(tasks, lanes, pinned=self._pipeline.pinned)
         self._number += 1
-        wave = Wave(self._number, packed, self._cadence.at_least_every or _WAVE_SECONDS)
+        wave = Wave(self._number, packed, self._seconds())
         started = time.monotonic()
         self._settlements.opened(keys)
         self._run.measuring.begun(len(keys))
@@ -282,9 +286,23 @@ class Waves:
         halt.type = error.type
         return halt
 
+    def _seconds(self) -> float:
+        """How long a wave may take: a table sink commits at its end, so there it is the pipeline's to say."""
+        seconds = self._cadence.at_least_every or _WAVE_SECONDS
+        if not registry.two_phase(self._pipeline):
+            seconds = min(seconds, _WAVE_SECONDS)
+        return min(seconds, max(self._deadline - time.monotonic(), 0.0))
+
     def _sleep(self, until: datetime) -> None:
-        while (left := (until - utcnow()).total_seconds()) > 0:
+        """Wait, while the time budget lasts and nobody asks for anything."""
+        hear_at = time.monotonic() + _HEAR
+        while (left := min((until - utcnow()).total_seconds(), self._deadline - time.monotonic())) > 0:
             self._run.check()
+            if time.monotonic() >= hear_at:
+                hear_at += _HEAR
+                with suppress(LedgerUnavailableError):  # the loop tries again when the wait is over
+                    if self._run.apply_intents():
+                        return
             time.sleep(min(left, _PAUSE))
 
     def _unit(self) -> float:
