@@ -93,10 +93,10 @@ class Settlements:
 
     def _waiting(self) -> tuple[list[Receipt], int]:
         """The wave's receipts that are not settled yet, and by how many batches the checkpoint could move."""
-        records = self._run.ledger.partitions(self._pipeline.name)
-        known = {name: record.known for name, record in records.items()}
+        fresh = self._open - self._done
         try:
-            fresh = self._open - self._done
+            records = self._run.ledger.partitions(self._pipeline.name)
+            known = {name: record.known for name, record in records.items()}
             found = [receipt for receipt in self._run.sink.receipts(known) if receipt.key in fresh]
         except CkptError as error:
             log.info("%s: receipts cannot be read now, the wave's end will do: %s", self._pipeline.name, error)

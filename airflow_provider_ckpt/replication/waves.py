@@ -6,8 +6,6 @@ import logging
 import random
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
@@ -21,6 +19,7 @@ from airflow_provider_ckpt.replication.engine import Engine, WaveLostError
 from airflow_provider_ckpt.replication.locating import Locating
 from airflow_provider_ckpt.replication.settlements import Settlements
 from airflow_provider_ckpt.replication.setup import utcnow
+from airflow_provider_ckpt.replication.waiting import Waiting
 from airflow_provider_ckpt.spark.job import Job
 
 if TYPE_CHECKING:
@@ -31,9 +30,6 @@ log = logging.getLogger(__name__)
 
 _FIRST_WAVE = 256
 _LEAST = 16
-_PAUSE = 0.05
-_HEAR = 1.0
-"""Seconds between two looks at what people ask for, while a run waits."""
 _WAVE_SECONDS = 10.0
 _REVIVALS = 10
 """How often a run starts Spark again: enough for two batches that kill it before they are held."""
@@ -65,14 +61,14 @@ class Waves:
         self._limit = _FIRST_WAVE
         self._outages = 0
         self._revivals = 0
-        self._deadline = 0.0
+        self._silences = 0
         self._settlements = Settlements(run, self._unit)
         self._locating = Locating(run)
         self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
+        self._waiting = Waiting(run, self._unit)
 
     def run(self) -> None:
         """Work until nothing is due, or the time budget is over."""
-        self._deadline = time.monotonic() + self._pipeline.run.time_budget.total_seconds()
         try:
             self._work()
         except BaseException:
@@ -83,13 +79,14 @@ class Waves:
                 self._engine.close()
 
     def _work(self) -> None:
-        while time.monotonic() < self._deadline:
+        while self._waiting.left:
             self._run.check()
-            self._run.apply_intents()
-            self._run.measure()
-            if self._plan_on and self._run.more:
-                self._run.plan(self._left)
-            candidates = self._candidates()
+            try:
+                candidates = self._next()
+            except LedgerUnavailableError as error:
+                self._unheard(error)
+                continue
+            self._silences = 0
             if not candidates:
                 break
             due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
@@ -98,8 +95,26 @@ class Waves:
             if due:
                 self._wave(due)
             else:
-                self._sleep(min(batch.not_before for batch in candidates if batch.not_before))
+                self._waiting.until(min(batch.not_before for batch in candidates if batch.not_before))
         self._locating.finish()
+
+    def _next(self) -> list[Batch]:
+        """Hear what people ask for and plan on; what may then be begun, now or later."""
+        self._run.apply_intents()
+        self._run.measure()
+        if self._plan_on and self._run.more:
+            self._run.plan(self._left)
+        return self._candidates()
+
+    def _unheard(self, error: LedgerUnavailableError) -> None:
+        """The ledger did not answer between two waves: wait, then look anew at what it holds, for it may have heard.
+
+        Not so when a wave begins: one that the ledger may hold as begun is only safe behind the next run's fence.
+        """
+        self._silences += 1
+        if not error.recoverable or self._silences >= self._pipeline.retry.max_attempts:
+            raise error
+        self._waiting.after_attempt(self._silences, error.message)
 
     def _candidates(self) -> list[Batch]:
         """Planned batches that this run may begin, oldest first; a pinned partition's end at one that it may not."""
@@ -267,9 +282,7 @@ class Waves:
         retry = self._pipeline.retry
         if not (error.whole and error.recoverable) or self._outages >= retry.max_attempts:
             raise self._halt(error, outcomes)
-        delay = self._pipeline.policy.retry.delay(self._outages, self._unit())
-        log.warning("%s: %s; trying again in %.1f s", self._pipeline.name, error.message, delay.total_seconds())
-        self._sleep(utcnow() + delay)
+        self._waiting.after_attempt(self._outages, error.message)
 
     def _halt(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
         culprit = next((outcome for outcome in outcomes if outcome.error == error), None)
@@ -291,19 +304,7 @@ class Waves:
         seconds = self._cadence.at_least_every or _WAVE_SECONDS
         if not registry.two_phase(self._pipeline):
             seconds = min(seconds, _WAVE_SECONDS)
-        return min(seconds, max(self._deadline - time.monotonic(), 0.0))
-
-    def _sleep(self, until: datetime) -> None:
-        """Wait, while the time budget lasts and nobody asks for anything."""
-        hear_at = time.monotonic() + _HEAR
-        while (left := min((until - utcnow()).total_seconds(), self._deadline - time.monotonic())) > 0:
-            self._run.check()
-            if time.monotonic() >= hear_at:
-                hear_at += _HEAR
-                with suppress(LedgerUnavailableError):  # the loop tries again when the wait is over
-                    if self._run.apply_intents():
-                        return
-            time.sleep(min(left, _PAUSE))
+        return min(seconds, self._waiting.left)
 
     def _unit(self) -> float:
         return self._random.uniform(-1, 1)

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchState, Counts
-from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.errors import CkptError, LedgerUnavailableError
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.engine import Check
@@ -189,6 +189,23 @@ def test_a_run_that_waits_for_a_retry_ends_by(orders: Replication, drained: bool
 
     assert time.monotonic() - began < 40
     assert (summary.batches, summary.batches_by_state) == (9, {"planned": 1})
+
+
+def test_a_ledger_that_is_away_between_two_waves_is_asked_again(
+    orders: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = [LedgerUnavailableError("the ledger did not answer.", recoverable=True) for _ in range(2)]
+    intents = orders.ledger.intents
+
+    def answer(pipeline: str) -> Sequence[Any]:
+        if away and orders.ledger.partitions(pipeline)["public.orders"].partition.blocking:
+            raise away.pop()
+        return intents(pipeline)
+
+    monkeypatch.setattr(orders.ledger, "intents", answer)
+
+    assert orders.run().records == Counts(1000, 1000, 0, 0)
+    assert not away
 
 
 # actions by error type
