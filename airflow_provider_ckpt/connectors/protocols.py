@@ -84,16 +84,35 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Where a partition begins.
+
+    :param position: its base
+    :param files: the files that the base was counted on, in order (files source); they are recorded with it, so that
+        the base means the same bytes whatever turns up before the first plan
+    """
+
+    position: int
+    files: Sequence[SourceFile] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Todo:
     """A stretch of one partition to cut into batches.
 
     :param start: first position to plan
-    :param end: stop here (a gap to be planned again), or None: as far as the source reaches
+    :param end: stop here (a gap to be planned again), or None: as far as the source reaches. Where it is ``start``
+        there is nothing to cut, and only the bound is asked for
     """
 
     partition: str
     start: int
     end: int | None = None
+
+    @property
+    def asks_bound(self) -> bool:
+        """Whether it needs to be known how far the source reaches."""
+        return self.end is None or self.end == self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +188,7 @@ class Source(Protocol):
     def partitions(self) -> Sequence[SourcePartition]:
         """Every partition that exists now."""
 
-    def start(self, partition: str, start_from: str | int) -> int:
+    def start(self, partition: str, start_from: str | int) -> Start:
         """The base for a first start: ``earliest``, ``latest`` or a position."""
 
     def shape(self) -> Shape:
@@ -185,7 +204,10 @@ class Source(Protocol):
         """How many records each range shows now, or None where a range that was read can never show more."""
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """The same tasks with ``detail`` filled in for the reader; fails if a recorded file changed or is gone."""
+        """The same tasks with ``detail`` filled in for the reader.
+
+        :raises SourceError: if a task cannot be read any more; where it names a batch, only that one
+        """
 
     def close(self) -> None:
         """Let go of connections."""

@@ -6,6 +6,7 @@ is in semantics, section 1.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
@@ -22,7 +23,7 @@ from airflow_provider_ckpt.core.batch import (
 from airflow_provider_ckpt.core.errors import ErrorInfo, LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range, contiguous_end
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
-from airflow_provider_ckpt.core.view import PartitionView
+from airflow_provider_ckpt.core.view import PartitionView, Spans
 
 
 class Partition(PartitionView):
@@ -184,10 +185,11 @@ class Partition(PartitionView):
     def instruct(self, ticket: PlannedTicket | InFlightTicket, instruction: Instruction, *, reason: str) -> list[Event]:
         """Have the next attempt claim another verdict: policy or a person gives the batch up.
 
-        An attempt that is open goes on, and if it gets its verdict first, that one stands.
+        An attempt that is open goes on, and if it gets its verdict first, that one stands. Claiming the other verdict
+        has attempts of its own.
         """
         batch = self._ticketed(ticket)
-        self.batches[batch.key.seq] = replace(batch, instruction=instruction, not_before=None)
+        self.batches[batch.key.seq] = replace(batch, instruction=instruction, failures=0, round=1, not_before=None)
         return [self._event("instructed", batch.key.seq, instruction=instruction.value, reason=reason)]
 
     def hold(self, ticket: PlannedTicket | InFlightTicket, *, reason: str) -> tuple[HeldTicket, list[Event]]:
@@ -229,28 +231,30 @@ class Partition(PartitionView):
         self.batches[seq] = replace(batch, state=BatchState.SUPERSEDED, cancelled=False, epoch=None)
         return [self._event("superseded", seq)]
 
-    def import_receipt(self, receipt: Receipt, *, advance: bool = True) -> list[Event]:
-        """Take over a receipt that this ledger does not know, or knows with another range (semantics, section 4.3).
+    def import_receipts(self, receipts: Iterable[Receipt], *, advance: bool = True) -> list[Event]:
+        """Take over receipts that this ledger does not know, or knows with another range (semantics, section 4.3).
 
-        ``next_seq`` moves past it; our own unresolved batches that it touches are superseded, and what of their ranges
-        it leaves uncovered shows up in :meth:`gaps`.
+        ``next_seq`` moves past them; our own unresolved batches that they touch are superseded, and what of their
+        ranges they leave uncovered shows up in :meth:`gaps`.
         """
-        seq = receipt.key.seq
         events: list[Event] = []
-        for other in list(self.batches.values()):
-            if other.state in BLOCKING and (other.key.seq == seq or other.range.overlaps(receipt.range)):
-                events += self.supersede(other.key.seq)
-        if receipt.range.end > self.committed:
-            self.batches[seq] = Batch(
-                receipt.key,
-                receipt.range,
-                state=VERDICT_STATE[receipt.verdict],
-                attempts=max(receipt.attempt, 1),
-                receipt=receipt,
-            )
-        self.next_seq = max(self.next_seq, seq + 1)
-        self.planned_end = max(self.planned_end, receipt.range.end)
-        events.append(self._event("receipt_imported", seq, range=[receipt.range.start, receipt.range.end]))
+        unresolved = Spans(self.blocking.values())
+        for receipt in receipts:
+            seq = receipt.key.seq
+            for other in sorted({seq, *unresolved.overlapping(receipt.range)}):
+                if other in self.batches and self.batches[other].state in BLOCKING:
+                    events += self.supersede(other)
+            if receipt.range.end > self.committed:
+                self.batches[seq] = Batch(
+                    receipt.key,
+                    receipt.range,
+                    state=VERDICT_STATE[receipt.verdict],
+                    attempts=max(receipt.attempt, 1),
+                    receipt=receipt,
+                )
+            self.next_seq = max(self.next_seq, seq + 1)
+            self.planned_end = max(self.planned_end, receipt.range.end)
+            events.append(self._event("receipt_imported", seq, range=[receipt.range.start, receipt.range.end]))
         return events + (self.advance() if advance else [])
 
     def advance(self) -> list[Event]:

@@ -61,8 +61,7 @@ def _settle(partition: Partition, receipts: Sequence[Receipt], epoch: int) -> li
             events += partition.ack(receipt, advance=False)
         else:
             strangers.append(receipt)
-    for receipt in strangers:
-        events += partition.import_receipt(receipt, advance=False)
+    events += partition.import_receipts(strangers, advance=False)
     for seq, batch in partition.in_flight.items():
         if batch.epoch is not None and batch.epoch < epoch:
             events += partition.fence(partition.sending(seq))[1]

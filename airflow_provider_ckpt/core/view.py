@@ -6,13 +6,33 @@ does not see, work that is planned and not yet sent, is here too and blocks (Kur
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import BLOCKING, RESOLVED, Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range, subtract
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
+
+
+class Spans:
+    """Finds which of many batches that do not overlap each other a range touches.
+
+    :param batches: unresolved ones, say
+    """
+
+    def __init__(self, batches: Iterable[Batch]) -> None:
+        self._batches = sorted(batches, key=lambda batch: batch.range)
+        self._starts = [batch.range.start for batch in self._batches]
+
+    def overlapping(self, span: Range) -> Iterator[int]:
+        """The seqs of the batches that share a position with a range, the last first."""
+        for at in range(bisect_left(self._starts, span.end) - 1, -1, -1):
+            batch = self._batches[at]
+            if batch.range.end <= span.start:
+                return
+            yield batch.key.seq
 
 
 class PartitionView:

@@ -157,7 +157,7 @@ def pack(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[list[B
     :param pinned: keep a partition's batches in one lane, in seq order; else deal them out in turn
     """
     ordered = sorted(tasks, key=lambda task: (task.key.partition, task.key.generation, task.key.seq))
-    packed: list[list[BatchTask]] = [[] for _ in range(max(lanes, 1))]
+    packed: list[list[BatchTask]] = [[] for _ in range(max(min(lanes, len(ordered)), 1))]
     if pinned:
         groups: dict[str, list[BatchTask]] = {}
         for task in ordered:
@@ -182,8 +182,9 @@ def one_by_one(due: Sequence[Batch], *, pinned: bool) -> list[Batch]:
 
 def unblocked(due: Sequence[Batch], candidates: Sequence[Batch]) -> list[Batch]:
     """The due batches that no earlier batch of their partition keeps waiting (semantics, section 6)."""
+    ready = {batch.key for batch in due}
     waiting: dict[str, int] = {}
     for batch in candidates:
-        if batch not in due:
+        if batch.key not in ready:
             waiting.setdefault(batch.key.partition, batch.key.seq)
     return [batch for batch in due if batch.key.seq < waiting.get(batch.key.partition, batch.key.seq + 1)]

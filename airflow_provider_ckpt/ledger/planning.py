@@ -33,9 +33,11 @@ def declare(work: Work, document: Mapping[str, Any]) -> None:
     bulk.insert(work.connection, tables.event, [trail.row(work.lease, work.now, "declared", detail)])
 
 
-def start_partitions(work: Work, partitions: Mapping[SourcePartition, int]) -> None:
+def start_partitions(work: Work, partitions: Mapping[SourcePartition, int], files: Sequence[SourceFile] = ()) -> None:
     """Start partitions that are new here at their declared base; known ones stay as they are.
 
+    :param files: what the bases of new ones were counted on
+    :raises LedgerStateError: if these files do not continue the pipeline's list
     :raises SourceError: if a known partition is another thing now than the one it was started on
     """
     fresh: list[store.Stored] = []
@@ -76,6 +78,7 @@ def start_partitions(work: Work, partitions: Mapping[SourcePartition, int]) -> N
             for item in fresh
         ],
     )
+    _add_files(work, files)
     detail = {
         "partitions": {item.partition.id: {"base": item.partition.base, "identity": item.identity} for item in fresh}
     }

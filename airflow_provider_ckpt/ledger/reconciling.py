@@ -58,9 +58,12 @@ def _recall(work: Work, forgotten: Forgotten) -> None:
 
 
 def _reconcile(work: Work, item: store.Stored, receipts: list[Receipt], result: Reconciliation) -> None:
-    confirmed = [receipt for receipt in receipts if item.confirm(receipt)]
-    result.acked.extend(confirmed)
-    rest = {receipt.key: receipt for receipt in receipts if receipt not in confirmed}
+    rest: dict[BatchKey, Receipt] = {}
+    for receipt in receipts:
+        if item.confirm(receipt):
+            result.acked.append(receipt)
+        else:
+            rest[receipt.key] = receipt
     for events in decisions.by_generation(item.partition, rest.values(), epoch=work.lease.epoch):
         _note(work, events, rest, result)
         if item.rewound:

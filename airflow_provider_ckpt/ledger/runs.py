@@ -17,7 +17,7 @@ from airflow_provider_ckpt.ledger.session import Session
 from airflow_provider_ckpt.ledger.work import Touch
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.connectors.protocols import Plan, SourcePartition
+    from airflow_provider_ckpt.connectors.protocols import Plan, SourceFile, SourcePartition
     from airflow_provider_ckpt.core.policy import Policy
     from airflow_provider_ckpt.core.wave import Outcome
 
@@ -80,14 +80,20 @@ class RunCommands(Session):
             planning.declare(work, document)
 
     def start_partitions(
-        self, lease: Lease, partitions: Mapping[SourcePartition, int], *, now: datetime | None = None
+        self,
+        lease: Lease,
+        partitions: Mapping[SourcePartition, int],
+        *,
+        files: Sequence[SourceFile] = (),
+        now: datetime | None = None,
     ) -> None:
         """Start new partitions at their declared first position; known ones stay as they are.
 
+        :param files: what the positions of new ones were counted on, recorded in the same transaction
         :raises SourceError: if a known partition is another thing now than the one it was started on
         """
         with self._command(lease, now, ()) as work:
-            planning.start_partitions(work, partitions)
+            planning.start_partitions(work, partitions, files)
 
     def plan(self, lease: Lease, plan: Plan, *, now: datetime | None = None) -> list[Batch]:
         """Record what planning found: batches, files, bounds and states; all of it or nothing.

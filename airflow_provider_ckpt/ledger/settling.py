@@ -47,7 +47,7 @@ def take(work: Work, receipt: Receipt) -> bool:
     batch = partition.batches.get(receipt.key.seq) if receipt.key.generation == partition.generation else None
     if batch is not None and batch.begun and batch.range != receipt.range and batch.receipt is None:
         store.complete(work.connection, work.lease.pipeline, item)
-        work.events += partition.import_receipt(receipt, advance=False)
+        work.events += partition.import_receipts([receipt], advance=False)
         return True
     events = partition.ack(receipt, advance=False)
     work.events += events

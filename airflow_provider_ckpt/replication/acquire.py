@@ -9,6 +9,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.protocols import Start
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.metrics import Metric
@@ -125,10 +126,11 @@ def _start(run: Run) -> None:
     """
     known = run.ledger.partitions(run.pipeline.name)
     start_from = "earliest" if known else run.pipeline.source.start_from
-    bases = {
-        partition: known[partition.id].partition.base
+    starts = {
+        partition: Start(known[partition.id].partition.base)
         if partition.id in known
         else run.source.start(partition.id, start_from)
         for partition in run.source.partitions()
     }
-    run.ledger.start_partitions(run.lease, bases)
+    bases = {partition: start.position for partition, start in starts.items()}
+    run.ledger.start_partitions(run.lease, bases, files=[file for start in starts.values() for file in start.files])

@@ -24,17 +24,18 @@ def lag(setup: Setup) -> dict[str, int]:
     records = setup.ledger.partitions(name)
     connection = setup.connection(setup.pipeline.source.connection)
     with closing(registry.open_source(setup.pipeline, connection)) as source:
-        committed, todos = {}, []
+        committed, todos, files = {}, [], setup.ledger.files(name)
         for partition in source.partitions():
             record = records.get(partition.id)
             if record is None:
                 # As a run would begin it: those that come later begin at the earliest, see acquire.py.
                 start = source.start(partition.id, "earliest" if records else setup.pipeline.source.start_from)
-                committed[partition.id], tail = start, start
+                committed[partition.id] = tail = start.position
+                files += start.files
             else:
                 committed[partition.id], tail = record.partition.committed, record.partition.planned_end
             todos.append(Todo(partition.id, tail))
         states = {known: record.state for known, record in records.items()}
-        plan = source.plan(PlanRequest(todos, None, 1, setup.ledger.files(name), states, look=True))
+        plan = source.plan(PlanRequest(todos, None, 1, files, states, look=True))
     ends = {todo.partition: max(plan.bounds.get(todo.partition, todo.start), todo.start) for todo in todos}
     return {partition: end - committed[partition] for partition, end in ends.items()}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, PlanRequest, Source, SourceFile, Todo
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch import BatchKey, BatchState
 from airflow_provider_ckpt.core.ranges import Range
 
 if TYPE_CHECKING:
@@ -22,21 +22,38 @@ _LETTERS = 10_000
 class Planner:
     """Asks the source what to do next.
 
+    A partition of a pinned pipeline is stuck while it waits behind a batch that is held, or that the run does not begin
+    any more. It gets no new batches, and what it has planned takes nothing of the budget from the others.
+
     :param source: open; it knows only its own partitions, so a side partition's stretch is asked for under their name
+    :param left: batches that the run does not begin any more
+    :ivar budget: how many records may be planned
     """
 
-    def __init__(self, pipeline: Pipeline, source: Source) -> None:
+    def __init__(
+        self, pipeline: Pipeline, source: Source, records: Mapping[str, PartitionRecord], left: Collection[BatchKey]
+    ) -> None:
         self._source = source
         self._records = pipeline.commit_strategy.records_per_batch
+        self._partitions = records
+        blocking = {name: record.partition.blocking.values() for name, record in records.items()}
+        self._stuck = {
+            name
+            for name, batches in blocking.items()
+            if pipeline.pinned and any(batch.state is BatchState.HELD or batch.key in left for batch in batches)
+        }
+        self.budget = pipeline.consumer.max_in_flight - sum(
+            batch.records or 1 for name, batches in blocking.items() if name not in self._stuck for batch in batches
+        )
 
-    def plan(self, records: Mapping[str, PartitionRecord], files: Sequence[SourceFile], budget: int) -> Plan:
-        """Batches for as many records as the budget allows: side partitions first, since they are bounded.
-
-        :param budget: records that may be planned
-        """
+    def plan(self, files: Sequence[SourceFile]) -> Plan:
+        """Batches for as many records as the budget allows: side partitions first, since they are bounded."""
+        records, budget = self._partitions, self.budget
         states = {name: record.state for name, record in records.items()}
         batches: list[PlannedBatch] = []
         for name, record in records.items():
+            if name in self._stuck:
+                continue
             key = BatchKey(record.partition.generation, name, 0)
             if key.letters:
                 found_letters = self._letters(record, budget)
@@ -53,9 +70,14 @@ class Planner:
             return Plan(batches, more=True)
         todos = []
         for name, record in records.items():
-            if record.partition.limit is None:
+            end = record.partition.planned_end
+            if record.partition.limit is not None:
+                continue
+            if name in self._stuck:
+                todos.append(Todo(name, end, end))  # so that the source says how far it reaches
+            else:
                 todos += [Todo(name, gap.start, gap.end) for gap in record.partition.gaps()]
-                todos.append(Todo(name, record.partition.planned_end))
+                todos.append(Todo(name, end))
         found = self._source.plan(PlanRequest(todos, self._records, budget, files, states))
         return replace(found, batches=[*batches, *found.batches])
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.core.batch import Batch, BatchState, Receipt
+from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, LedgerUnavailableError, StaleEpochError
 from airflow_provider_ckpt.core.policy import route
 from airflow_provider_ckpt.core.tickets import Phase
@@ -113,19 +113,22 @@ class Run:
                 *known,
             )
 
-    def apply_intents(self, *, behind_fence: bool = False) -> None:
+    def apply_intents(self, *, behind_fence: bool = False) -> bool:
         """Carry out what people asked for while a run held the lease.
 
         :param behind_fence: whether this run has fenced the sink and reconciled, and begun nothing since
+        :returns: whether anything was asked for
         """
         if not self.ledger.intents(self.pipeline.name):
-            return
-        for result in self.ledger.apply_intents(self.lease, now=utcnow(), behind_fence=behind_fence):
+            return False
+        results = self.ledger.apply_intents(self.lease, now=utcnow(), behind_fence=behind_fence)
+        for result in results:
             if result.applied:
                 log.info("%s: %s was asked for, and is done", self.pipeline.name, result.act.kind.value)
                 self._more = True
             else:
                 log.warning("%s: %s was asked for: %s", self.pipeline.name, result.act.kind.value, result.refusal)
+        return bool(results)
 
     def receipts(self, records: Mapping[str, PartitionRecord] | None = None) -> Iterator[Receipt]:
         """The sink's receipts that the ledger may not have heard of.
@@ -136,9 +139,10 @@ class Run:
         current = self.ledger.partitions(self.pipeline.name) if records is None else records
         return self.sink.receipts(collected | {name: record.known for name, record in current.items()})
 
-    def plan(self) -> int:
+    def plan(self, left: Collection[BatchKey] = ()) -> int:
         """Plan what the source holds beyond the plan, as far as ``max_in_flight`` allows.
 
+        :param left: batches that this run does not begin any more
         :returns: how many batches are planned and may be begun now or later
         """
         with self.step("plan"):
@@ -149,10 +153,10 @@ class Run:
                 log.info("%s is %s: nothing is planned or sent", self.pipeline.name, ", ".join(sorted(phases)))
                 self._more = False
                 return 0
-            budget = self.pipeline.consumer.max_in_flight - sum(batch.records or 1 for batch in blocking)
+            planner = Planner(self.pipeline, self.source, records, left)
             planned: list[Batch] = []
-            if budget > 0:
-                found = Planner(self.pipeline, self.source).plan(records, self.ledger.files(self.pipeline.name), budget)
+            if planner.budget > 0:
+                found = planner.plan(self.ledger.files(self.pipeline.name))
                 self._more = found.more
                 self.bounds.update(found.bounds)
                 keep_replays(self, records, found.batches)

@@ -93,9 +93,9 @@ class Settlements:
 
     def _waiting(self) -> tuple[list[Receipt], int]:
         """The wave's receipts that are not settled yet, and by how many batches the checkpoint could move."""
-        records = self._run.ledger.partitions(self._pipeline.name)
+        fresh = self._open - self._done
         try:
-            fresh = self._open - self._done
+            records = self._run.ledger.partitions(self._pipeline.name)
             found = [receipt for receipt in self._run.receipts(records) if receipt.key in fresh]
         except CkptError as error:
             log.info("%s: receipts cannot be read now, the wave's end will do: %s", self._pipeline.name, error)

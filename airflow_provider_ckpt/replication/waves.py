@@ -6,20 +6,20 @@ import logging
 import random
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
-from airflow_provider_ckpt.core.errors import Action, CkptError, EngineError, ErrorInfo
+from airflow_provider_ckpt.core.errors import Action, CkptError, EngineError, ErrorInfo, LedgerUnavailableError
 from airflow_provider_ckpt.core.policy import Retry
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave, one_by_one, pack, unblocked
+from airflow_provider_ckpt.core.wave import Outcome, Wave, one_by_one, pack, unblocked
 from airflow_provider_ckpt.replication.engine import Engine, WaveLostError
-from airflow_provider_ckpt.replication.replaying import locate
+from airflow_provider_ckpt.replication.locating import Locating
 from airflow_provider_ckpt.replication.settlements import Settlements
 from airflow_provider_ckpt.replication.setup import utcnow
+from airflow_provider_ckpt.replication.waiting import Waiting
 from airflow_provider_ckpt.spark.job import Job
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 
 _FIRST_WAVE = 256
 _LEAST = 16
-_PAUSE = 0.05
 _WAVE_SECONDS = 10.0
 _REVIVALS = 10
 """How often a run starts Spark again: enough for two batches that kill it before they are held."""
@@ -62,8 +61,11 @@ class Waves:
         self._limit = _FIRST_WAVE
         self._outages = 0
         self._revivals = 0
+        self._silences = 0
         self._settlements = Settlements(run, self._unit)
+        self._locating = Locating(run)
         self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
+        self._waiting = Waiting(run, self._unit)
 
     def run(self) -> None:
         """Work until nothing is due, or the time budget is over."""
@@ -77,14 +79,14 @@ class Waves:
                 self._engine.close()
 
     def _work(self) -> None:
-        deadline = time.monotonic() + self._pipeline.run.time_budget.total_seconds()
-        while time.monotonic() < deadline:
+        while self._waiting.left:
             self._run.check()
-            self._run.apply_intents()
-            self._run.measure()
-            if self._plan_on and self._run.more:
-                self._run.plan()
-            candidates = self._candidates()
+            try:
+                candidates = self._next()
+            except LedgerUnavailableError as error:
+                self._unheard(error)
+                continue
+            self._silences = 0
             if not candidates:
                 break
             due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
@@ -93,7 +95,26 @@ class Waves:
             if due:
                 self._wave(due)
             else:
-                self._sleep(min(batch.not_before for batch in candidates if batch.not_before))
+                self._waiting.until(min(batch.not_before for batch in candidates if batch.not_before))
+        self._locating.finish()
+
+    def _next(self) -> list[Batch]:
+        """Hear what people ask for and plan on; what may then be begun, now or later."""
+        self._run.apply_intents()
+        self._run.measure()
+        if self._plan_on and self._run.more:
+            self._run.plan(self._left)
+        return self._candidates()
+
+    def _unheard(self, error: LedgerUnavailableError) -> None:
+        """The ledger did not answer between two waves: wait, then look anew at what it holds, for it may have heard.
+
+        Not so when a wave begins: one that the ledger may hold as begun is only safe behind the next run's fence.
+        """
+        self._silences += 1
+        if not error.recoverable or self._silences >= self._pipeline.retry.max_attempts:
+            raise error
+        self._waiting.after_attempt(self._silences, error.message)
 
     def _candidates(self) -> list[Batch]:
         """Planned batches that this run may begin, oldest first; a pinned partition's end at one that it may not."""
@@ -118,12 +139,16 @@ class Waves:
         lanes = self._lanes(ready.parallelism)
         chosen = self._choose(due, lanes)
         # Located first: a batch whose file is gone stays planned, and at most once is not resolved as sent.
-        tasks = self._tasks(chosen)
-        keys = [batch.key for batch in chosen]
+        tasks = self._locating.tasks(chosen)
+        self._left.update(self._locating.refused)
+        if not tasks:
+            return
+        keys = [task.key for task in tasks]
+        alone = chosen[0].alone and len(keys) == 1
         self._run.ledger.begin(self._run.lease, keys, now=utcnow(), run=self._run.id, at_most_once=self._at_most_once)
         packed = pack(tasks, lanes, pinned=self._pipeline.pinned)
         self._number += 1
-        wave = Wave(self._number, packed, self._cadence.at_least_every or _WAVE_SECONDS)
+        wave = Wave(self._number, packed, self._seconds())
         started = time.monotonic()
         self._settlements.opened(keys)
         self._run.measuring.begun(len(keys))
@@ -132,11 +157,11 @@ class Waves:
                 outcomes = self._engine.run(wave, self._settlements.look)
         except WaveLostError as error:
             log.warning("Wave %d of %s was lost: %s", wave.number, self._pipeline.name, error)
-            self._lost(wave, alone=len(chosen) == 1 and chosen[0].alone, error=error.error)
+            self._lost(wave, alone=alone, error=error.error)
         except EngineError as error:
             # On a local master the executor is Spark itself, so a batch that kills one kills the other.
             revived = self._engine.revive()
-            self._lost(wave, alone=revived and len(chosen) == 1 and chosen[0].alone, error=error.info)
+            self._lost(wave, alone=revived and alone, error=error.info)
             self._revivals += 1
             if not revived or self._revivals > _REVIVALS:
                 raise
@@ -179,26 +204,6 @@ class Waves:
         if registry.two_phase(self._pipeline):  # such a wave is settled as a whole
             return due[: min(self._limit, self._cadence.most)]
         return due[: self._limit]
-
-    def _tasks(self, chosen: Sequence[Batch]) -> Sequence[BatchTask]:
-        """What lanes are told of batches whose next attempt is about to begin."""
-        files = self._run.ledger.files(self._pipeline.name, [batch.range for batch in chosen if not batch.key.letters])
-        tasks = [
-            BatchTask(
-                batch.key,
-                batch.range,
-                batch.attempts + 1,
-                batch.instruction,
-                self._run.bounds.get(batch.key.partition),
-                error=batch.error,
-                finished=batch.finished,
-                last=self._pipeline.policy.last(batch),
-            )
-            for batch in chosen
-        ]
-        of_source = [task for task in tasks if not task.key.letters]
-        located = self._run.source.locate(of_source, files) if of_source else []
-        return [*located, *locate(self._run, [task for task in tasks if task.key.letters])]
 
     def _settle(self, outcomes: Sequence[Outcome], started: float) -> None:
         with self._run.step("settle"):
@@ -269,14 +274,15 @@ class Waves:
             self._run.unconfirmed += sum(task.key not in acked for task in wave.tasks)
 
     def _outage(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
-        """The sink or source as a whole failed: wait if that can help, else fail the run; nothing is counted."""
+        """The sink or source as a whole failed: wait if that can help, else fail the run; nothing is counted.
+
+        A batch that is exhausted where the policy says ``fail`` fails the run too, and has no attempt left to wait for.
+        """
         self._outages += 1
         retry = self._pipeline.retry
-        if not error.recoverable or self._outages >= retry.max_attempts:
+        if not (error.whole and error.recoverable) or self._outages >= retry.max_attempts:
             raise self._halt(error, outcomes)
-        delay = self._pipeline.policy.retry.delay(self._outages, self._unit())
-        log.warning("%s: %s; trying again in %.1f s", self._pipeline.name, error.message, delay.total_seconds())
-        self._sleep(utcnow() + delay)
+        self._waiting.after_attempt(self._outages, error.message)
 
     def _halt(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
         culprit = next((outcome for outcome in outcomes if outcome.error == error), None)
@@ -293,10 +299,12 @@ class Waves:
         halt.type = error.type
         return halt
 
-    def _sleep(self, until: datetime) -> None:
-        while (left := (until - utcnow()).total_seconds()) > 0:
-            self._run.check()
-            time.sleep(min(left, _PAUSE))
+    def _seconds(self) -> float:
+        """How long a wave may take: a table sink commits at its end, so there it is the pipeline's to say."""
+        seconds = self._cadence.at_least_every or _WAVE_SECONDS
+        if not registry.two_phase(self._pipeline):
+            seconds = min(seconds, _WAVE_SECONDS)
+        return min(seconds, self._waiting.left)
 
     def _unit(self) -> float:
         return self._random.uniform(-1, 1)

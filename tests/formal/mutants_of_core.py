@@ -163,8 +163,8 @@ OF_CORE: Sequence[Mutant] = (
     Mutant(
         "an import ignores what its range overlaps",
         _PARTITION,
-        "(other.key.seq == seq or other.range.overlaps(receipt.range))",
-        "other.key.seq == seq",
+        "sorted({seq, *unresolved.overlapping(receipt.range)})",
+        "[seq]",
         "adopted",
         "RangesTileTheSource",
     ),

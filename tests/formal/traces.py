@@ -209,7 +209,7 @@ def _import(part: Partition, seq: int, detail: Mapping[str, Any], left: Partitio
     stays = left.batches.get(seq)
     verdict = _VERDICT_OF.get(stays.state, Verdict.DELIVERED) if stays else Verdict.DELIVERED
     key = BatchKey(part.generation, part.id, seq)
-    part.import_receipt(_receipt(key, Range(*detail["range"]), verdict, Counts()), advance=False)
+    part.import_receipts([_receipt(key, Range(*detail["range"]), verdict, Counts())], advance=False)
 
 
 _VERDICT_OF = {BatchState.REJECTED: Verdict.REJECTED, BatchState.SKIPPED: Verdict.VOID}

@@ -27,10 +27,11 @@ from airflow_provider_ckpt.connectors.protocols import (
     Shape,
     SourceFile,
     SourcePartition,
+    Start,
     Todo,
 )
 from airflow_provider_ckpt.core.batch import Instruction
-from airflow_provider_ckpt.core.errors import ConfigError, SourceError
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 
@@ -55,7 +56,6 @@ class FilesSource:
         self._path = local_path(pipeline.source.path or "", "source.path", connection)
         self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
-        self._at_start: list[SourceFile] = []
 
     def check(self) -> None:
         """Fail clearly if the directory, or the pattern's static parent, is missing or unreadable."""
@@ -67,21 +67,21 @@ class FilesSource:
         """The one partition; its identity is the resolved directory or pattern."""
         return [SourcePartition(PARTITION, str(self._path))]
 
-    def start(self, partition: str, start_from: str | int) -> int:
+    def start(self, partition: str, start_from: str | int) -> Start:
         """``earliest``: 0; ``latest``: behind all files that are there now; or a byte position, where a record begins.
 
-        What ``latest`` found is remembered, so that the first plan records just these files, in this order, first.
+        The files that are there now come with it, so that each that turns up later lies behind them, however old.
         """
         if partition != PARTITION:
             raise ConfigError(f"a files source has no partition {partition}.", pipeline=self._pipeline.name)
-        self._at_start = self._discover(())
+        found = self._discover(())
         if start_from in ("earliest", "latest"):
-            return 0 if start_from == "earliest" else _total(self._at_start)
+            return Start(0 if start_from == "earliest" else _total(found), found)
         if int(start_from) < 0:
             raise ConfigError(
                 f"source.start_from: {start_from} is before the first byte, which is 0.", pipeline=self._pipeline.name
             )
-        return int(start_from)
+        return Start(int(start_from), found)
 
     def shape(self) -> Shape:
         """Raw records, one ``value`` each."""
@@ -89,9 +89,8 @@ class FilesSource:
 
     def plan(self, request: PlanRequest) -> Plan:
         """Discover what is new, then cut the asked stretches at record boundaries; needed files are checked first."""
-        known = list(request.files) or self._at_start
-        files = [*known, *self._discover(known)]
-        new = files[len(request.files) :]
+        new = self._discover(request.files)
+        files = [*request.files, *new]
         bounds = {PARTITION: _total(files)}
         batches: list[PlannedBatch] = []
         planned = 0
@@ -113,7 +112,10 @@ class FilesSource:
         return None
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """Give each task the files and byte spans that its range lies in; a file that changed or is gone is an error.
+        """Give each task the files and byte spans that its range lies in.
+
+        A file that changed or is gone is an error of the first batch that needs it; a list of files that does not hold
+        a range is one of the whole source.
 
         A task that only lets its range go (``void``) reads nothing and so needs no file.
         """
@@ -127,14 +129,14 @@ class FilesSource:
             covered = sum(end - start for _, start, end in spans)
             if covered != task.range.end - task.range.start:
                 raise SourceError(
-                    f"range {task.range} lies beyond the {_total(files)} {self.unit} of all recorded files.",
+                    f"{task.range} of {task.key} lies beyond the {_total(files)} {self.unit} of all recorded files.",
                     pipeline=self._pipeline.name,
-                    batch=str(task.key),
+                    position=task.range.start,
                     hint="The ledger's list of files does not belong to its batches; restore the ledger.",
                 )
             for file, _, _ in spans:
                 if file.path not in checked:
-                    verify(file.path, file.etag)
+                    self._verify(file, task)
                     checked.add(file.path)
             segments = [
                 {"path": f.path, "base": f.base, "etag": f.etag, "start": start, "end": end} for f, start, end in spans
@@ -148,6 +150,14 @@ class FilesSource:
     def _discover(self, known: Sequence[SourceFile]) -> list[SourceFile]:
         """The files that are not known yet, with their place in the virtual concatenation."""
         return discover(self._path, known)
+
+    @staticmethod
+    def _verify(file: SourceFile, task: BatchTask) -> None:
+        try:
+            verify(file.path, file.etag)
+        except CkptError as error:
+            error.batch = str(task.key)
+            raise
 
     def _pieces(
         self, files: Sequence[SourceFile], todo: Todo, number: int | None

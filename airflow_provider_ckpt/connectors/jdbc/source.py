@@ -24,6 +24,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     Shape,
     SourceFile,
     SourcePartition,
+    Start,
 )
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError
@@ -61,15 +62,15 @@ class JdbcSource:
         table = self._table()
         return [SourcePartition(table.label, table.identity())]
 
-    def start(self, partition: str, start_from: str | int) -> int:  # noqa: ARG002  # the table is the only partition
+    def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002  # the table is the only partition
         """The base: a position as it stands; for ``latest`` one past the greatest; for ``earliest`` the least of all.
 
         The least visible position would not do: a transaction that has not committed yet may hold smaller ones.
         """
         if isinstance(start_from, int):
-            return start_from
+            return Start(start_from)
         greatest = self._table().greatest() if start_from == "latest" else None
-        return LEAST if greatest is None else greatest + 1
+        return Start(LEAST if greatest is None else greatest + 1)
 
     def shape(self) -> Shape:
         """The table's columns (or those the pipeline names) and their Spark types."""
@@ -135,7 +136,7 @@ class JdbcSource:
 
     def _bounded(self, table: Table, request: PlanRequest) -> Plan:
         """The bound of what is new: one that has stood already, or the newest, once it has."""
-        open_ended = [todo.start for todo in request.todo if todo.end is None]
+        open_ended = [todo.start for todo in request.todo if todo.asks_bound]
         if not open_ended:
             return Plan()
         table.refuse_nulls()

@@ -21,6 +21,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     Shape,
     SourceFile,
     SourcePartition,
+    Start,
     Todo,
 )
 from airflow_provider_ckpt.core.batch import Instruction
@@ -59,7 +60,7 @@ class KafkaSource:
         self._id = topic.id
         return [SourcePartition(topic.partition_id(number), f"{topic.id}/{number}") for number in topic.partitions]
 
-    def start(self, partition: str, start_from: str | int) -> int:
+    def start(self, partition: str, start_from: str | int) -> Start:
         """The base: an offset as it stands, the log's first for ``earliest``, the last stable one for ``latest``."""
         if isinstance(start_from, int):
             if start_from < 0:
@@ -67,10 +68,10 @@ class KafkaSource:
                     f"source.start_from: {start_from} is before the first offset, which is 0.",
                     pipeline=self._pipeline.name,
                 )
-            return start_from
+            return Start(start_from)
         number = self._number(partition)
         bounds = self._asking.bounds([number])[number]
-        return bounds.start if start_from == "earliest" else bounds.end
+        return Start(bounds.start if start_from == "earliest" else bounds.end)
 
     def shape(self) -> Shape:
         """Messages as they are: :data:`COLUMNS`."""

@@ -23,6 +23,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     Shape,
     SourceFile,
     SourcePartition,
+    Start,
 )
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
@@ -89,17 +90,17 @@ class PostgresSource:
             system, database = fetch(_IDENTITY, [])[0]
             return [SourcePartition(table.label, f"{system}/{database}/{table.oid}")]
 
-    def start(self, partition: str, start_from: str | int) -> int:  # noqa: ARG002 - the table is the only partition
+    def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - the table is the only partition
         """The base: a position as it stands; for ``latest`` one past the greatest; for ``earliest`` the type's least.
 
         The least visible position would not do: a transaction that has not committed yet may hold smaller ones.
         """
         if isinstance(start_from, int):
-            return start_from
+            return Start(start_from)
         with self._session() as fetch:
             table = self._table(fetch)
             least = LEAST[CursorKind(table.by_name[self._cursor].base_type)]
-            return least if start_from == "earliest" else candidate(fetch, table, self._cursor) or least
+            return Start(least if start_from == "earliest" else candidate(fetch, table, self._cursor) or least)
 
     def shape(self) -> Shape:
         """The table's columns (or those the pipeline names) and their Spark types."""
@@ -259,12 +260,12 @@ class PostgresSource:
             )
 
     def _close(self, fetch: Fetch, table: Table, request: PlanRequest) -> Plan:
-        if all(todo.end is not None for todo in request.todo):
+        if not any(todo.asks_bound for todo in request.todo):
             return Plan()
         self._refuse_nulls(fetch, table)
         noted = candidate(fetch, table, self._cursor)
         kept = request.states.get(table.label)
-        tail = max(todo.start for todo in request.todo if todo.end is None)
+        tail = max(todo.start for todo in request.todo if todo.asks_bound)
         if noted is not None and noted <= tail:  # nothing new is visible, so there is nothing to wait for
             return Plan()
         wait = min(self._wait, _MOMENT) if request.look else self._wait

@@ -74,7 +74,7 @@ class Ledger:
     @property
     def end(self) -> int:
         """Where planning goes on."""
-        return self.planned[-1].range.end if self.planned else self.source.start(self.partition, "earliest")
+        return self.planned[-1].range.end if self.planned else self.source.start(self.partition, "earliest").position
 
     def ask(self, start: int, end: int | None, number: int | None, most: int) -> Plan:
         """A plan, and what it says kept for the next one; its batches are not."""
@@ -316,17 +316,31 @@ class SourceConformance(ABC):
 
         assert ledger.planned[-1].range.end <= ledger.bounds.get(ledger.partition, ledger.planned[-1].range.end)
 
+    def test_a_stretch_of_nothing_yields_no_batch_and_the_same_bound(
+        self, harness: SourceHarness, ledger: Ledger
+    ) -> None:
+        harness.add(5)
+        ledger.plan()
+        harness.add(5)
+
+        nothing = ledger.ask(ledger.end, ledger.end, None, EVERYTHING)
+
+        assert nothing.batches == []
+        assert nothing.bounds == ledger.ask(ledger.end, None, None, EVERYTHING).bounds
+        assert nothing.bounds[ledger.partition] > ledger.end
+
     def test_latest_leaves_out_what_is_there(self, harness: SourceHarness, ledger: Ledger) -> None:
         harness.add(10)
         start = ledger.source.start(ledger.partition, "latest")
         harness.add(5)
+        ledger.files += start.files
 
-        plan = ledger.ask(start, None, None, EVERYTHING)
+        plan = ledger.ask(start.position, None, None, EVERYTHING)
 
         assert ledger.numbers(plan.batches) == list(range(10, 15))
 
     def test_a_first_position_is_taken_as_it_stands(self, ledger: Ledger) -> None:
-        assert ledger.source.start(ledger.partition, 7) == 7
+        assert ledger.source.start(ledger.partition, 7).position == 7
 
     def test_a_source_opens_again_after_it_was_closed(self, harness: SourceHarness, ledger: Ledger) -> None:
         harness.add(5)

@@ -64,6 +64,11 @@ class Ledger:
         """Where planning goes on."""
         return self.planned[-1].end if self.planned else self.base
 
+    def start(self, start_from: str | int) -> None:
+        """Begin where the pipeline declares."""
+        start = FilesSource(self.pipeline).start("files", start_from)
+        self.base, self.files = start.position, list(start.files)
+
     def plan(self, number: int | None = None, max_records: int = 10**9, source: FilesSource | None = None) -> Plan:
         """Plan what is new and remember it."""
         request = PlanRequest([Todo("files", self.end)], number, max_records, self.files)

@@ -39,7 +39,7 @@ def job_of(declared: Pipeline, connection: Connection, shape: Shape) -> Job:
 def planned(source: JdbcSource, number: int | None = None, end: int | None = None) -> list[BatchTask]:
     """All that a source holds, cut and located."""
     (partition,) = source.partitions()
-    todo = Todo(partition.id, source.start(partition.id, "earliest"), end)
+    todo = Todo(partition.id, source.start(partition.id, "earliest").position, end)
     batches = source.plan(PlanRequest([todo], number, 10**9)).batches
     tasks = [BatchTask(BatchKey(1, partition.id, seq), batch.range, 1) for seq, batch in enumerate(batches)]
     return list(source.locate(tasks, []))

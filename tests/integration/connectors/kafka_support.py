@@ -134,7 +134,7 @@ class Ledger:
         with closing(self.source()) as source:
             names = [partition.id for partition in source.partitions()]
             for name in names:
-                self.ends.setdefault(name, source.start(name, "earliest"))
+                self.ends.setdefault(name, source.start(name, "earliest").position)
             todo = [Todo(name, self.ends[name]) for name in names]
             plan = source.plan(PlanRequest(todo, number, most))
         for batch in plan.batches:

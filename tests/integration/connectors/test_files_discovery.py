@@ -97,11 +97,10 @@ class TestStart:
     def test_latest_skips_what_is_there_and_reads_what_comes(self, tmp_path: Path) -> None:
         put(tmp_path / "old.jsonl", lines(0, 5), at=50)
         ledger = Ledger(pipeline(tmp_path))
-        source = FilesSource(ledger.pipeline)
-        ledger.base = source.start("files", "latest")
+        ledger.start("latest")
         put(tmp_path / "new.jsonl", lines(5, 2), at=1)  # older by its time, yet found later
 
-        ledger.plan(source=source)
+        ledger.plan()
 
         assert [Path(file.path).name for file in ledger.files] == ["old.jsonl", "new.jsonl"]
         assert ledger.values() == [b'{"id": 5}', b'{"id": 6}']
@@ -109,8 +108,8 @@ class TestStart:
     def test_a_position_must_be_where_a_record_begins(self, tmp_path: Path) -> None:
         put(tmp_path / "a.jsonl", lines(0, 3))
         ledger = Ledger(pipeline(tmp_path))
-        assert FilesSource(ledger.pipeline).start("files", "earliest") == 0
-        ledger.base = FilesSource(ledger.pipeline).start("files", 10)
+        assert FilesSource(ledger.pipeline).start("files", "earliest").position == 0
+        ledger.start(10)
         ledger.plan()
         assert ledger.values() == [b'{"id": 1}', b'{"id": 2}']
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
-from airflow_provider_ckpt.connectors.protocols import POSITION, PlannedBatch, PlanRequest, Todo
+from airflow_provider_ckpt.connectors.protocols import POSITION, PlannedBatch, PlanRequest, Start, Todo
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, KafkaConsumerError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -131,7 +131,7 @@ class TestTransactions:
     def test_latest_starts_before_a_transaction_that_is_open(self, ledger: Ledger) -> None:
         put(ledger.broker, ledger.topic, [b"a"])
         with transaction(ledger.broker, ledger.topic, [b"b"]) as to, closing(ledger.source()) as source:
-            assert source.start(f"{ledger.topic}-0", "latest") == 1
+            assert source.start(f"{ledger.topic}-0", "latest") == Start(1)
             to.abort_transaction(30)
 
 
@@ -299,7 +299,7 @@ class TestPartitions:
 
         with closing(ledger.source()) as source:
             after = source.partitions()
-            assert source.start(after[1].id, "earliest") == 0
+            assert source.start(after[1].id, "earliest") == Start(0)
 
         assert list(after[:1]) == list(before)
         assert [partition.id for partition in after] == [f"{ledger.topic}-0", f"{ledger.topic}-1"]

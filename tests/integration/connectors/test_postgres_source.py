@@ -281,7 +281,7 @@ class TestPlanning:
         with closing(PostgresSource(declared, connection(postgres_database))) as source:
             source.check()
             partition = source.partitions()[0].id
-            plan = source.plan(PlanRequest([Todo(partition, source.start(partition, "earliest"))], 6, 100))
+            plan = source.plan(PlanRequest([Todo(partition, source.start(partition, "earliest").position)], 6, 100))
 
         assert [batch.records for batch in plan.batches] == [6, 6, 6, 2]
 

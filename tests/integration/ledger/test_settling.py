@@ -87,6 +87,23 @@ def test_an_exhausted_batch_is_told_to_claim_rejected(acts: Acts) -> None:
     assert (stored.state, stored.instruction, stored.error) == (BatchState.PLANNED, Instruction.REJECT, TRANSIENT)
 
 
+def test_a_batch_that_is_to_be_rejected_after_its_last_attempt_has_attempts_of_its_own_for_that(acts: Acts) -> None:
+    policy = Policy(RetryPolicy(max_attempts=2, rounds=1))
+    (batch,) = acts.send(10)
+    acts.settle(failed(batch), policy=policy)
+    (again,) = acts.wait(seconds=60).begin([batch])
+    given_up = acts.settle(failed(again), policy=policy)
+    (rejecting,) = acts.begin([batch])
+
+    first = acts.settle(failed(rejecting), policy=policy)
+    (rejecting,) = acts.wait(seconds=60).begin([batch])
+    second = acts.settle(failed(rejecting), policy=policy)
+
+    assert given_up.decisions == {batch.key: Reject()}
+    assert isinstance(first.decisions[batch.key], Retry)
+    assert second.decisions == {batch.key: Halt()}
+
+
 def test_a_batch_that_cannot_even_be_rejected_halts_the_run(acts: Acts) -> None:
     (batch,) = acts.send(10)
     acts.settle(failed(batch, BAD_DATA))

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 
+from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchState, Counts
-from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.errors import CkptError, LedgerUnavailableError
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.engine import Check
@@ -169,6 +170,42 @@ def test_what_is_retried_and_held_counts_as_in_flight_and_what_failed_stays(orde
         orders.changed(name="failing", retry={**used_up, "on_exhausted": "fail"}).run()
     [record] = orders.ledger.partitions("failing").values()
     assert {batch.state for batch in record.partition.blocking.values()} == {BatchState.PLANNED}
+    assert max(batch.attempts for batch in record.partition.blocking.values()) == 2, "and not one more"
+
+
+@pytest.mark.parametrize("drained", [True, False], ids=["a drain", "the time budget"])
+def test_a_run_that_waits_for_a_retry_ends_by(orders: Replication, drained: bool) -> None:
+    refusing(orders.dsn, "NEW.id = 150", "40001")
+    long = {"initial_delay_ms": 60_000, "max_delay_ms": 60_000}
+    patient = orders.changed(retry=long, run={"time_budget": "10m" if drained else "8s"})
+    began = time.monotonic()
+
+    with running(patient) as run:
+        while committed(orders) != 101 and not run.done():
+            threading.Event().wait(0.05)
+        if drained:
+            orders.ledger.act("orders", Act(ActKind.DRAIN), who="ann", why="maintenance")
+        summary = run.result()
+
+    assert time.monotonic() - began < 40
+    assert (summary.batches, summary.batches_by_state) == (9, {"planned": 1})
+
+
+def test_a_ledger_that_is_away_between_two_waves_is_asked_again(
+    orders: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = [LedgerUnavailableError("the ledger did not answer.", recoverable=True) for _ in range(2)]
+    intents = orders.ledger.intents
+
+    def answer(pipeline: str) -> Sequence[Any]:
+        if away and orders.ledger.partitions(pipeline)["public.orders"].partition.blocking:
+            raise away.pop()
+        return intents(pipeline)
+
+    monkeypatch.setattr(orders.ledger, "intents", answer)
+
+    assert orders.run().records == Counts(1000, 1000, 0, 0)
+    assert not away
 
 
 # actions by error type

@@ -16,7 +16,9 @@ from airflow_provider_ckpt.core.acts import ActKind
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.letters import Selection
+from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.letters import act_on, index, look
+from airflow_provider_ckpt.replication.looking import lag
 from airflow_provider_ckpt.replication.people import carry_out_or_store
 from tests.integration.connectors.files_sink_support import ids, rows, visible
 from tests.integration.connectors.files_support import lines, put, put_rows
@@ -111,6 +113,20 @@ def test_rows_of_parquet_files_pass_through_a_transform_and_new_files_follow(fol
     assert {row["first"] for row in rows(folders.out)} == {"x"}
     assert replication.spark.read.json(str(folders.out)).count() == 25
     assert replication.ledger.audit("inbox")["violations"] == []
+
+
+def test_a_file_renamed_in_after_a_crash_at_the_first_start_is_delivered_however_old(folders: Folders) -> None:
+    latest = folders.replication.changed(source={"start_from": "latest"})
+    put(folders.inbox / "a.jsonl", lines(0, 1), at=1001)
+    put(folders.inbox / "b.jsonl", lines(1, 1), at=1003)
+    with pytest.raises(KeyboardInterrupt), acquire(latest.setup()):
+        raise KeyboardInterrupt
+    put(folders.inbox / "x.jsonl", lines(2, 1), at=1000)
+    assert lag(latest.setup()) == {"files": 10}
+
+    latest.run()
+
+    assert ids(folders.out) == [2]
 
 
 def test_bad_records_lie_beside_the_directory_and_are_replayed_once(folders: Folders) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts
 from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.replication.acquire import acquire
 from tests.integration.connectors.kafka_support import CONNECTION, connection_to, put, transaction
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer
@@ -161,26 +162,45 @@ def test_a_topic_that_was_created_anew_is_refused(events: Events) -> None:
     assert events.ids == [1, 2]
 
 
-def test_what_retention_took_halts_the_run_until_a_person_lets_it_go(events: Events) -> None:
+def test_what_retention_took_stops_its_partition_and_fails_the_run_until_a_person_lets_it_go(events: Events) -> None:
     events.put(*range(5))
     events.replication.run()
     events.put(*range(5, 20))
+    events.put(30, 31, partition=1)
     events.expire(12)
     name = f"{events.topic}-0"
 
     for _ in range(2):
         with pytest.raises(CkptError, match=r"no longer holds offsets \[5, 12\).*airflow ckpt skip"):
             events.replication.run()
+        assert events.ids == [*range(5), 30, 31], "the other partition went on"
     told = [event for event in events.replication.ledger.events("events") if event["kind"] == "expired_unreceipted"]
     skip = Act(ActKind.SKIP, batches=(BatchKey(1, name, 1),))
     assert events.replication.ledger.act("events", skip, who="ann", why="nobody needs them").applied
     summary = events.replication.run()
 
     assert [(event["partition"], event["seq"], event["detail"]["range"]) for event in told] == [(name, 1, [5, 12])]
-    assert events.ids == [n for n in [*range(5), *range(12, 20)] if n != 13]
+    assert events.ids == [n for n in [*range(5), *range(12, 20), 30, 31] if n != 13]
     assert summary.checkpoint[name]["after"] == 20
     assert summary.batches_by_state == {}
     assert events.replication.ledger.audit("events")["ok"]
+
+
+def test_a_held_batch_does_not_starve_another_partition_of_its_share_in_flight(events: Events) -> None:
+    few = replace(events, replication=events.replication.changed(consumer={"max_in_flight": 20}))
+    few.put(*range(100, 130))
+    with acquire(few.replication.setup()) as run:
+        run.plan()
+        run.finish()
+    hold = Act(ActKind.HOLD, batches=(BatchKey(1, f"{few.topic}-0", 0),))
+    assert few.replication.ledger.act("events", hold, who="ann", why="to be looked at").applied
+    few.put(*range(30, 60), partition=1)
+
+    summary = few.replication.run()
+
+    assert few.ids == list(range(30, 60))
+    assert summary.batches_by_state == {"held": 1, "planned": 1}
+    assert summary.lag == {f"{few.topic}-0": 30, f"{few.topic}-1": 0}
 
 
 def test_a_paused_broker_fails_the_run_and_loses_nothing(events: Events) -> None:

@@ -164,12 +164,12 @@ def test_an_empty_declaration_is_refused_when_the_dag_is_parsed() -> None:
 
 def test_the_log_tells_of_keys_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     task = Task(monkeypatch, "plan", HeldRun(RunSummary("orders", 1)))
-    task.task.pipeline = {**PIPELINE, "source": {**PIPELINE["source"], "key": ["id"]}}
+    task.task.pipeline = {**PIPELINE, "source": {**PIPELINE["source"], "format": "csv"}}
     told: list[str] = []
     monkeypatch.setattr(task.task.log, "warning", lambda message, *parts: told.append(message % parts))
 
     with task.task.setup_run(task.context):
-        assert told == ["pipeline orders: source.key has no effect on a postgres source"]
+        assert told == ["pipeline orders: source.format has no effect on a postgres source"]
 
 
 def test_a_killed_task_stops_spark(monkeypatch: pytest.MonkeyPatch) -> None:

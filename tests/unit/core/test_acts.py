@@ -70,7 +70,7 @@ def sent(partition: Partition) -> None:
 
 def superseded(partition: Partition) -> None:
     """Given way to an imported receipt."""
-    partition.import_receipt(receipt_of(Batch(OTHER_OWNER, Range(12, 18), attempts=1)))
+    partition.import_receipts([receipt_of(Batch(OTHER_OWNER, Range(12, 18), attempts=1))])
 
 
 def below(partition: Partition) -> None:

@@ -16,7 +16,7 @@ def test_beginning_a_cancelled_batch_again_frees_an_earlier_range_that_was_resol
     begin_all(partition)
     partition.cancel(partition.sending(1))
     late = replace(receipt_of(partition.batches[0]), key=BatchKey(1, "p", 2))
-    partition.import_receipt(late)
+    partition.import_receipts([late])
     assert partition.committed == 0
 
     begin(partition, 1)

@@ -255,7 +255,7 @@ class TestSteps:
         before.phase = after.phase = Phase.DRAINING
         sent = before.batches[1]
 
-        after.import_receipt(receipt(sent, Verdict.DELIVERED))
+        after.import_receipts([receipt(sent, Verdict.DELIVERED)])
 
         assert step_violations(before, after) == []
 

@@ -168,7 +168,7 @@ def test_a_receipt_that_the_ledger_does_not_know_moves_seq_and_plan_past_it() ->
     begin(partition, 0)
     foreign = replace(receipt_of(partition.batches[0]), key=BatchKey(1, "p", 4), range=Range(20, 30))
 
-    partition.import_receipt(foreign)
+    partition.import_receipts([foreign])
 
     assert (partition.next_seq, partition.planned_end, partition.committed) == (5, 30, 0)
     assert partition.gaps() == [Range(10, 20)]
@@ -182,7 +182,7 @@ def test_a_receipt_with_another_range_supersedes_our_batch_and_the_rest_is_plann
     begin_all(partition)
     restored = replace(receipt_of(partition.batches[0]), range=Range(0, 15))
 
-    partition.import_receipt(restored)
+    partition.import_receipts([restored])
 
     assert partition.committed == 15
     assert partition.batches[1].state is BatchState.SUPERSEDED
@@ -199,7 +199,7 @@ def test_an_imported_receipt_below_the_checkpoint_is_not_kept() -> None:
     old = replace(receipt_of(partition.batches[0]), key=BatchKey(1, "p", 7), range=Range(2, 5))
     ack(partition, 0)
 
-    partition.import_receipt(old)
+    partition.import_receipts([old])
 
     assert (partition.committed, partition.next_seq, partition.gaps()) == (10, 8, [])
     assert partition.batches == {}

@@ -141,7 +141,7 @@ class Interleavings(RuleBasedStateMachine):
         key = BatchKey(1, "p", self.partition.next_seq + ahead)
         foreign = Batch(key, span, attempts=1)
         self.resolve(foreign)
-        self.partition.import_receipt(receipt_of(foreign))
+        self.partition.import_receipts([receipt_of(foreign)])
 
     @rule()
     def restart(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts, Receipt, Verdict
@@ -43,6 +45,17 @@ class TestReconcile:
         fail(partition, begin(partition, 0))
 
         assert kinds(partition, receipt_of(partition.batches[0])) == ["acked", "checkpoint"]
+
+    def test_many_receipts_that_it_has_forgotten_are_imported_in_linear_time(self) -> None:
+        partition = partition_of(*range(10, 50_001, 10))
+        many = [stranger(seq, 5 * seq, 5 * seq + 5) for seq in range(1, 10_000, 2)]
+        began = time.perf_counter()
+
+        found = kinds(partition, *many)
+
+        assert (found.count("receipt_imported"), found.count("superseded")) == (5000, 5000)
+        assert partition.gaps()[:2] == [Range(0, 5), Range(10, 15)]
+        assert time.perf_counter() - began < 2
 
     def test_a_held_batch_is_settled_too(self) -> None:
         partition = partition_of(10)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch import Batch, BatchKey
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.wave import BatchTask, Wave, pack
+from airflow_provider_ckpt.core.wave import BatchTask, Wave, pack, unblocked
 
 
 def task(partition: str, seq: int) -> BatchTask:
@@ -51,6 +53,17 @@ def test_unpinned_one_partition_fills_all_lanes_evenly(count: int) -> None:
 
     assert len(sizes) == min(count, 4)
     assert max(sizes) - min(sizes) <= 1
+
+
+def test_what_waits_for_an_earlier_batch_is_found_in_linear_time() -> None:
+    batches = [Batch(BatchKey(1, name, seq), Range(seq, seq + 1)) for name in "ab" for seq in range(5000)]
+    due = [batch for batch in batches if batch.key != BatchKey(1, "b", 4000)]
+    began = time.perf_counter()
+
+    found = unblocked(due, batches)
+
+    assert found == batches[:9000]
+    assert time.perf_counter() - began < 2
 
 
 def test_a_wave_lists_the_batches_of_all_lanes() -> None:

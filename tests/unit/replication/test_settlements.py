@@ -40,7 +40,7 @@ class Stub:
                 "commit_strategy": {"commit_timeout_ms": 250, **strategy},
             }
         )
-        self.ledger = SimpleNamespace(settle=self._settle, partitions=lambda _: {})
+        self.ledger = SimpleNamespace(settle=self._settle, partitions=self._partitions)
         self.lease = self.window = None
         self.failures = 0
         self.measuring = SimpleNamespace(failed=self._failed)
@@ -56,6 +56,11 @@ class Stub:
         if self.errors:
             raise self.errors.pop(0)
         return Settlement([], {}, None, None, {})
+
+    def _partitions(self, _: str) -> Any:
+        if self.errors:
+            raise self.errors.pop(0)
+        return {}
 
     def receipts(self, _: Any) -> Any:
         self.looks += 1
@@ -126,3 +131,14 @@ def test_nobody_looks_for_receipts_where_a_wave_is_committed_as_a_whole(monkeypa
         watching.look()
 
     assert run.looks == 0
+
+
+def test_a_ledger_that_cannot_be_read_during_a_look_only_delays_it() -> None:
+    run = Stub(BUSY)
+    looking = settlements(run)
+    looking.opened([BatchKey(1, "t", 0)])
+    looking._look_at = 0.0
+
+    looking.look()
+
+    assert (run.errors, run.looks) == ([], 0)
