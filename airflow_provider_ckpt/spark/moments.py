@@ -19,6 +19,9 @@ _OF_1970 = date(1970, 1, 1).toordinal()
 _TO_2000 = (date(2000, 1, 1) - date(1970, 1, 1)).days
 """PostgreSQL counts from 2000; its infinities are the ends of that count, which the driver has wrapped around."""
 
+_WRAPPED = -(2**63) + _TO_2000 * _DAY - 1
+"""Below it lie PostgreSQL's times after the year 294246, wrapped around like its infinities."""
+
 
 def texts(column: pa.Array) -> pa.Array:
     """A column of days or instants as texts; any other column as it is."""
@@ -43,7 +46,7 @@ def instant(number: int, *, zoned: bool) -> str:
 
     :param zoned: whether it is one in UTC, or a local time of no known zone
     """
-    days, rest = divmod(number, _DAY)
+    days, rest = divmod(number + 2**64 if number < _WRAPPED else number, _DAY)
     at = (datetime(1, 1, 1, tzinfo=UTC) + timedelta(microseconds=rest)).time().isoformat()
     return _infinity(number, _TO_2000 * _DAY, 64) or _date(days, f"T{at}{'+00:00' if zoned else ''}")
 
