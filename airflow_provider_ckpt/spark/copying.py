@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import POSITION, Reader
+from airflow_provider_ckpt.connectors.protocols import Reader
+from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.spark import beyond, originals
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import originals
 from airflow_provider_ckpt.spark.delivery import Lane, outcome_rows
 from airflow_provider_ckpt.spark.failures import info_of
 from airflow_provider_ckpt.spark.gathering import Gathered
@@ -72,6 +73,7 @@ class _Ahead:
         self._nothing = nothing
         self._plain = plain
         self._traced = job.pipeline.dead_letter_queue.include_stack_trace
+        self._watched = beyond.columns(job.pipeline, job.shape)
         self._reader: Reader | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckpt-read")
         self._next: tuple[int, Future[Gathered | None]] | None = None
@@ -111,19 +113,16 @@ class _Ahead:
                 if rows is None:
                     return None
                 records.append(rows)
+            table = pa.Table.from_batches(records) if records else self._nothing
+            return self._sorted_out(self._reader, task, table)
         except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes an outcome
             return Gathered(self._nothing, failure=info_of(error, traced=self._traced))
-        table = pa.Table.from_batches(records) if records else self._nothing
-        return Gathered(table, table.num_rows) if self._plain else self._readable(task, table)
 
-    def _readable(self, task: BatchTask, rows: pa.Table) -> Gathered:
-        """The rows, and dead letters of those with a text that is not UTF-8."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        errors = unreadable_texts(rows, ErrorType.MESSAGE_DESERIALIZATION)
-        if not errors or self._reader is None:
+    def _sorted_out(self, reader: Reader, task: BatchTask, rows: pa.Table) -> Gathered:
+        """The rows, and dead letters of those with a text that is not UTF-8 or a time that is none."""
+        errors = {} if self._plain else unreadable_texts(rows, ErrorType.MESSAGE_DESERIALIZATION)
+        errors |= beyond.errors(rows, self._watched)
+        if not errors:
             return Gathered(rows, rows.num_rows)
-        letters = originals.from_rows(self._reader, task, rows, errors, raw=self._job.shape.raw)
-        unreadable = pc.is_in(rows.column(POSITION), pa.array(list(errors), pa.int64()))
-        return Gathered(rows.filter(pc.invert(unreadable)), rows.num_rows, letters)
+        letters = originals.from_rows(reader, task, rows, errors, raw=self._job.shape.raw)
+        return Gathered(without(rows, errors), rows.num_rows, letters)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.spark import beyond, expressions, packing
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import expressions, packing
 from airflow_provider_ckpt.spark.decoding import Check, decode, parser, raw
 from airflow_provider_ckpt.spark.projection import project, quoted, unusable
 from airflow_provider_ckpt.spark.sql import TRUE, guard, is_name, literal, quote, tried
@@ -131,7 +131,8 @@ def _columns(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFr
     if pipeline.transform.decode:
         frame, names, checks = decode(frame, pipeline, shape)
     else:
-        names, checks = [name for name, _ in shape.columns], _text_checks(pipeline, shape)
+        names = [name for name, _ in shape.columns]
+        checks = [*_text_checks(pipeline, shape), *_time_checks(pipeline, shape)]
     return frame, names, [*checks, *_null_checks(pipeline, names)]
 
 
@@ -142,6 +143,11 @@ def _text_checks(pipeline: Pipeline, shape: Shape) -> list[Check]:
         Check(f"NOT is_valid_utf8({quote(name)})", ErrorType.MESSAGE_DESERIALIZATION, f"{name} is not valid UTF-8")
         for name in texts
     ]
+
+
+def _time_checks(pipeline: Pipeline, shape: Shape) -> list[Check]:
+    watched = beyond.columns(pipeline, shape)
+    return [Check(column.failed, ErrorType.SERIALIZATION, column.message) for column in watched]
 
 
 def _null_checks(pipeline: Pipeline, names: list[str]) -> list[Check]:
