@@ -8,11 +8,11 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors import moments
 from airflow_provider_ckpt.connectors.content import DeadLetter
 from airflow_provider_ckpt.connectors.protocols import POSITION, Reader
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SourceError
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import moments
 from airflow_provider_ckpt.spark.letters import LetterReader, replays
 
 if TYPE_CHECKING:
