@@ -6,6 +6,8 @@ as PostgreSQL writes them, with BC; what is delivered has them as ISO 8601 does.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,10 +23,18 @@ _OF_1970 = date(1970, 1, 1).toordinal()
 _TO_2000 = (date(2000, 1, 1) - date(1970, 1, 1)).days
 """PostgreSQL counts from 2000; its infinities are the ends of that count, which the driver has wrapped around."""
 
+_INFINITY = {"date": -(2**31) + _TO_2000 - 1, "timestamp": -(2**63) + _TO_2000 * _DAY - 1}
+"""What the driver gives for infinity; one more is minus infinity."""
+
+_WRITTEN = re.compile(
+    r"(?P<year>\d{4,})(?P<rest>-\d\d-\d\d)(?:T(?P<time>\d\d:\d\d:\d\d(?:\.\d{6})?)(?:\+00:00)?)?(?P<bc> BC)?"
+)
+"""What :func:`day` and :func:`instant` write, infinity excepted."""
+
 _FIRST_DAY, _LAST_DAY = -12_687_428, 11_248_737
 """Of the years for which Arrow has a text."""
 
-_WRAPPED = -(2**63) + _TO_2000 * _DAY - 1
+_WRAPPED = _INFINITY["timestamp"]
 """Below it lie PostgreSQL's times after the year 294246, wrapped around like its infinities."""
 
 
@@ -39,6 +49,22 @@ def texts(column: pa.Array) -> pa.Array:
         numbers = _numbers(column).to_pylist()
         return pa.array([None if n is None else instant(n, zoned=kind.tz is not None) for n in numbers], pa.string())
     return column
+
+
+def parsed(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
+    """Days or instants from texts, among others those that :func:`texts` gives.
+
+    :param kind: of a day, or of an instant in microseconds
+    :raises pyarrow.ArrowInvalid: if a text is none; or ``ValueError``, or ``OverflowError``
+    """
+    import pyarrow as pa
+
+    column = pa.array(written, pa.string())
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:  # at least one is of a year for which Arrow has no text
+        stored = pa.int32() if pa.types.is_date(kind) else pa.int64()
+        return pa.array([None if text is None else _number(text, kind) for text in written], stored).view(kind)
 
 
 def beyond(column: pa.Array) -> pa.Array:
@@ -76,7 +102,7 @@ def iso(column: pa.Array, between: str = "T") -> pa.Array:
 
 def day(number: int) -> str:
     """A day by its number since 1970."""
-    return _infinity(number, _TO_2000, 32) or _date(number)
+    return _infinity(number, "date") or _date(number)
 
 
 def instant(number: int, *, zoned: bool) -> str:
@@ -86,7 +112,27 @@ def instant(number: int, *, zoned: bool) -> str:
     """
     days, rest = divmod(number + 2**64 if number < _WRAPPED else number, _DAY)
     at = _time(rest).isoformat()
-    return _infinity(number, _TO_2000 * _DAY, 64) or _date(days, f"T{at}{'+00:00' if zoned else ''}")
+    return _infinity(number, "timestamp") or _date(days, f"T{at}{'+00:00' if zoned else ''}")
+
+
+def _number(text: str, kind: pa.DataType) -> int:
+    """The inverse of :func:`day` and :func:`instant`; Arrow reads what these do not write."""
+    import pyarrow as pa
+
+    infinity = _INFINITY["date" if pa.types.is_date(kind) else "timestamp"]
+    if text.removeprefix("-") == "infinity":
+        return infinity + text.startswith("-")
+    found = _WRITTEN.fullmatch(text)
+    if found is None or pa.types.is_date(kind) != (found["time"] is None):
+        return int(pa.scalar(text).cast(kind).value)
+    year = 1 - int(found["year"]) if found["bc"] else int(found["year"])
+    cycles, inside = divmod(year - 1, 400)
+    days = date.fromisoformat(f"{inside + 1:04}{found['rest']}").toordinal() - _OF_1970 + cycles * _CYCLE
+    if found["time"] is None:
+        return days
+    at = datetime.fromisoformat(f"0001-01-01T{found['time']}") - datetime(1, 1, 1)  # noqa: DTZ001  # the time of day alone
+    number = days * _DAY + at // timedelta(microseconds=1)
+    return number - 2**64 if 2**63 <= number < _WRAPPED + 2**64 else number
 
 
 def _numbers(column: pa.Array) -> pa.Array:
@@ -124,7 +170,5 @@ def _time(microseconds: int) -> time:
     return (datetime(1, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)).time()
 
 
-def _infinity(number: int, epoch: int, bits: int) -> str | None:
-    half = 1 << (bits - 1)
-    counted = (number - epoch + half) % (2 * half) - half
-    return {half - 1: "infinity", -half: "-infinity"}.get(counted)
+def _infinity(number: int, kind: str) -> str | None:
+    return {_INFINITY[kind]: "infinity", _INFINITY[kind] + 1: "-infinity"}.get(number)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_provider_ckpt.connectors import moments
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.connectors.content import DeadLetter
 from airflow_provider_ckpt.connectors.letters import kept
@@ -205,8 +206,8 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
     try:
-        if pa.types.is_temporal(kind):
-            return pa.array(values, pa.string()).cast(kind)
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            return moments.parsed(values, kind)
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise ValueError(str(error)) from error

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider_ckpt.core.acts import ActKind
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import ErrorType
-from airflow_provider_ckpt.replication.letters import index, look
+from airflow_provider_ckpt.core.letters import Selection
+from airflow_provider_ckpt.replication.letters import act_on, index, look
+from airflow_provider_ckpt.replication.people import carry_out_or_store
 from tests.integration.connectors.files_sink_support import rows
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
@@ -83,6 +86,22 @@ def test_infinity_arrives_as_it_is_from_columns_that_no_expression_names(terms: 
         (3, "2030-01-01", "-infinity"),
     ]
     assert letters(terms) == {4: row(4)}
+
+
+def test_dead_letters_with_such_times_are_replayed_as_they_were(terms: Replication) -> None:
+    execute(
+        terms.dsn,
+        "UPDATE terms SET until = '0044-03-15 BC', at = '20000-01-01 12:00' WHERE id IN (1, 4)",
+        "ALTER TABLE kept ADD CONSTRAINT none CHECK (id < 0)",
+    )
+    assert terms.run().records == Counts(4, 0, 0, 4)
+    execute(terms.dsn, "ALTER TABLE kept DROP CONSTRAINT none")
+
+    setup = terms.setup()
+    carry_out_or_store(setup, act_on(setup, ActKind.REPLAY_LETTERS, Selection()), who="ann", why="mended")
+
+    assert terms.run().records == Counts(4, 4, 0, 0)
+    assert execute(terms.dsn, "SELECT count(*) FROM kept JOIN terms USING (id, until, at)") == [(4,)]
 
 
 @pytest.mark.parametrize("direct", [True, False], ids=["copied", "through Spark"])
