@@ -555,15 +555,24 @@ class TestRefusals:
 
         assert "only grows" in self.check(postgres_database)
 
-    def test_an_infinite_cursor(self, postgres_database: str) -> None:
+    @pytest.mark.parametrize(
+        ("kind", "value"),
+        [
+            ("timestamptz", "infinity"),
+            ("timestamptz", "-infinity"),
+            ("timestamptz", "294276-12-31"),
+            ("date", "5874897-12-31"),
+        ],
+    )
+    def test_a_cursor_without_a_position(self, postgres_database: str, kind: str, value: str) -> None:
         execute(
             postgres_database,
-            "CREATE TABLE source (id timestamptz PRIMARY KEY)",
-            "INSERT INTO source VALUES (now()), ('infinity')",
+            f"CREATE TABLE source (id {kind} PRIMARY KEY)",
+            f"INSERT INTO source VALUES (now()), ('{value}')",
         )
         with (
             closing(PostgresSource(pipeline(), connection(postgres_database))) as source,
-            pytest.raises(SourceError, match="holds infinity"),
+            pytest.raises(SourceError, match="holds infinity or a time after the year 294246"),
         ):
             source.plan(PlanRequest([Todo("public.source", 0)], 10, 10))
 
