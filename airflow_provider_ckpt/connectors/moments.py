@@ -67,6 +67,13 @@ def parsed(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
         return pa.array([None if text is None else _number(text, kind) for text in written], stored).view(kind)
 
 
+def microseconds(written: str) -> int:
+    """The inverse of :func:`instant` for one in UTC."""
+    import pyarrow as pa
+
+    return int(parsed([written], pa.timestamp("us", "UTC"))[0].value)
+
+
 def beyond(column: pa.Array) -> pa.Array:
     """Which days or instants Arrow has no text for."""
     import pyarrow as pa

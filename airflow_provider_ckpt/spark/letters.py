@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow_provider_ckpt.connectors import moments
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.connectors.content import DeadLetter
+from airflow_provider_ckpt.connectors.kafka.messages import time_of
 from airflow_provider_ckpt.connectors.letters import kept
 from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Reader, Shape, Sink
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
@@ -166,7 +167,7 @@ def _own(letter: DeadLetter) -> list[dict[str, Any]] | None:
 
 def _time(letter: DeadLetter) -> str | None:
     """The record's time, as its letter tells it."""
-    return next((text for name, text in letter.headers.items() if name.endswith("timestamp")), None)
+    return next((time_of(text) for name, text in letter.headers.items() if name.endswith("timestamp")), None)
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:

@@ -7,7 +7,7 @@ are refused; so is what needs other records than its own, since it would tear th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ErrorType
@@ -130,9 +130,11 @@ def _columns(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFr
     """The columns that expressions may name, those put out where there is no ``select``, and what is demanded."""
     if pipeline.transform.decode:
         frame, names, checks = decode(frame, pipeline, shape)
+        taken = {name.lower() for name in names}
+        checks += [check for name, check in _time_checks(pipeline, shape, raw) if name.lower() not in taken]
     else:
         names = [name for name, _ in shape.columns]
-        checks = [*_text_checks(pipeline, shape), *_time_checks(pipeline, shape)]
+        checks = [*_text_checks(pipeline, shape), *(check for _, check in _time_checks(pipeline, shape, quote))]
     return frame, names, [*checks, *_null_checks(pipeline, names)]
 
 
@@ -145,9 +147,13 @@ def _text_checks(pipeline: Pipeline, shape: Shape) -> list[Check]:
     ]
 
 
-def _time_checks(pipeline: Pipeline, shape: Shape) -> list[Check]:
-    watched = beyond.columns(pipeline, shape)
-    return [Check(column.failed, ErrorType.SERIALIZATION, column.message) for column in watched]
+def _time_checks(pipeline: Pipeline, shape: Shape, column: Callable[[str], str]) -> Iterator[tuple[str, Check]]:
+    """That times are what they seem, with the names of the source's columns.
+
+    :param column: SQL of the one of a name
+    """
+    for found in beyond.columns(pipeline, shape):
+        yield found.name, Check(found.failed(column(found.name)), ErrorType.SERIALIZATION, found.message)
 
 
 def _null_checks(pipeline: Pipeline, names: list[str]) -> list[Check]:

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors import moments
 from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter, headers_of
+from airflow_provider_ckpt.connectors.kafka.messages import time_of, time_text
 from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, Shape, Sink
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
@@ -112,6 +113,15 @@ def test_a_time_that_python_has_no_value_for_comes_back_as_it_was(zone: str | No
     assert originals.left_out(again, batch) == []
     assert found.column("at").combine_chunks() == at
     assert found.column("day").combine_chunks() == day
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1_700_000_000_123, (2**63 - 1) // 1000, (2**63 - 1) // 1000 + 1, 10**18])
+def test_a_message_s_time_is_told_in_its_letter_and_read_again(milliseconds: int) -> None:
+    micros = milliseconds * 1000 if milliseconds * 1000 < 2**63 else -milliseconds
+    told = time_text(moments.instant(micros, zoned=True))
+
+    assert moments.microseconds(time_of(told)) == micros
+    assert told.endswith(" ms") is (micros < 0)
 
 
 def test_raw_records_keep_their_very_bytes_and_are_numbered_anew() -> None:
