@@ -1,7 +1,8 @@
 """Rows as JSON objects, column by column in Arrow: no Python object for a value that needs none.
 
 Numbers and truth values stay what they are; what JSON has no type for becomes text: times in ISO 8601 (with ``Z`` where
-the column has a zone), binary values in base64, NaN and the infinities by name. A null stays a null.
+the column has a zone; see :func:`~.moments.iso`), binary values in base64, NaN and the infinities by name. A null stays
+a null.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.moments import iso
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,10 +60,8 @@ def _encoder(kind: pa.DataType) -> _Encode:
         return _floats
     if pa.types.is_decimal(kind):
         return _plain
-    if pa.types.is_date(kind):
-        return lambda column: _quoted(column.cast(pa.string()))
-    if pa.types.is_timestamp(kind):
-        return _timestamps
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return lambda column: _quoted(iso(column))
     return _one_by_one
 
 
@@ -98,24 +99,36 @@ def _strings(column: pa.Array) -> pa.Array:
     return pc.replace_with_mask(quoted, special, pa.array(escaped, pa.string()))
 
 
-def _timestamps(column: pa.Array) -> pa.Array:
-    """ISO 8601 with microseconds, in UTC where the column has a zone; years that a calendar date has no four digits for
-    come as Arrow writes them."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    zone = column.type.tz
-    plain = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.timestamp("us"))
-    text = pc.replace_substring(plain.cast(pa.string()), " ", "T", max_replacements=1)
-    return _quoted(pc.binary_join_element_wise(text, pa.scalar("Z"), pa.scalar("")) if zone else text)
-
-
 def _one_by_one(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
-    return pa.array(
-        [None if value is None else _value(value) for value in column.to_pylist(maps_as_pydicts="lossy")], pa.string()
-    )
+    return pa.array([None if value is None else _value(value) for value in _objects(column)], pa.string())
+
+
+def _objects(column: pa.Array) -> list[Any]:
+    """Values as Python has them; a time that it has no value for as text."""
+    try:
+        found: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
+    except (OverflowError, ValueError):
+        return [_object(value) for value in column]
+    return found
+
+
+def _object(value: pa.Scalar) -> Any:
+    """The same for one value, by its parts."""
+    import pyarrow as pa
+
+    if not value.is_valid:
+        return None
+    if pa.types.is_map(value.type):
+        keys, items = value.values.flatten()
+        return dict(zip(_objects(keys), _objects(items), strict=True))
+    if pa.types.is_struct(value.type):
+        return {name: _object(item) for name, item in value.items()}
+    if pa.types.is_list(value.type):
+        return _objects(value.values)
+    times = pa.types.is_date(value.type) or pa.types.is_timestamp(value.type)
+    return iso(pa.array([value], value.type))[0].as_py() if times else value.as_py()
 
 
 def _value(value: Any) -> str:

@@ -17,8 +17,8 @@ from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.spark import beyond, originals
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import originals
 from airflow_provider_ckpt.spark.delivery import Lane, outcome_rows
 from airflow_provider_ckpt.spark.failures import info_of
 from airflow_provider_ckpt.spark.gathering import Gathered
@@ -73,6 +73,7 @@ class _Ahead:
         self._nothing = nothing
         self._plain = plain
         self._traced = job.pipeline.dead_letter_queue.include_stack_trace
+        self._watched = beyond.columns(job.pipeline, job.shape)
         self._reader: Reader | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckpt-read")
         self._next: tuple[int, Future[Gathered | None]] | None = None
@@ -112,17 +113,18 @@ class _Ahead:
                 if rows is None:
                     return None
                 records.append(rows)
+            table = pa.Table.from_batches(records) if records else self._nothing
+            return self._sorted_out(self._reader, task, table)
         except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes an outcome
             return Gathered.of(self._nothing, failure=info_of(error, traced=self._traced))
-        table = pa.Table.from_batches(records) if records else self._nothing
-        gathered = Gathered.of(table, table.num_rows)
-        return gathered if self._plain else self._readable(task, gathered)
 
-    def _readable(self, task: BatchTask, gathered: Gathered) -> Gathered:
-        """The rows, and dead letters of those with a text that is not UTF-8."""
-        errors = unreadable_texts(gathered.rows, ErrorType.MESSAGE_DESERIALIZATION)
-        if errors and self._reader is not None:
+    def _sorted_out(self, reader: Reader, task: BatchTask, records: pa.Table) -> Gathered:
+        """The rows, and dead letters of those with a text that is not UTF-8 or a time that is none."""
+        gathered = Gathered.of(records, records.num_rows)
+        errors = {} if self._plain else unreadable_texts(gathered.rows, ErrorType.MESSAGE_DESERIALIZATION)
+        errors |= beyond.errors(gathered.rows, self._watched)
+        if errors:
             raw = self._job.shape.raw
-            gathered.letters = originals.from_rows(self._reader, task, gathered.places, gathered.rows, errors, raw=raw)
+            gathered.letters = originals.from_rows(reader, task, gathered.places, gathered.rows, errors, raw=raw)
             gathered.rows = without(gathered.rows, errors)
         return gathered

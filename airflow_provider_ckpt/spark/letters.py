@@ -11,8 +11,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_provider_ckpt.connectors import moments
 from airflow_provider_ckpt.connectors.arrow_types import to_arrow
 from airflow_provider_ckpt.connectors.content import DeadLetter
+from airflow_provider_ckpt.connectors.kafka.messages import time_of
 from airflow_provider_ckpt.connectors.letters import kept
 from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Reader, Shape, Sink
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
@@ -165,7 +167,7 @@ def _own(letter: DeadLetter) -> list[dict[str, Any]] | None:
 
 def _time(letter: DeadLetter) -> str | None:
     """The record's time, as its letter tells it."""
-    return next((text for name, text in letter.headers.items() if name.endswith("timestamp")), None)
+    return next((time_of(text) for name, text in letter.headers.items() if name.endswith("timestamp")), None)
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:
@@ -205,8 +207,8 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
     try:
-        if pa.types.is_temporal(kind):
-            return pa.array(values, pa.string()).cast(kind)
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            return moments.parsed(values, kind)
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise ValueError(str(error)) from error

@@ -9,11 +9,12 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors import moments
 from airflow_provider_ckpt.connectors.content import DeadLetter
+from airflow_provider_ckpt.connectors.kafka.messages import time_text
 from airflow_provider_ckpt.connectors.protocols import NUMBER, POSITION, Reader
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SourceError
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import moments
 from airflow_provider_ckpt.spark.letters import LetterReader, replays
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def letter(
         return DeadLetter(position, None, None, error, {**headers, "original": "no longer in the source"})
     if raw:
         if record.get("timestamp") is not None:
-            headers["timestamp"] = _text(record["timestamp"])
+            headers["timestamp"] = time_text(_text(record["timestamp"]))
         own = tuple((header["key"], header["value"]) for header in record.get("headers") or ())
         return DeadLetter(position, record.get("key"), record["value"], error, headers, own)
     return DeadLetter(position, None, row_json(record), error, headers)

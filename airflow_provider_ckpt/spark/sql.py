@@ -59,6 +59,12 @@ def cannot_raise(expression: str) -> bool:
     return found is not None and (found[1] or found[2]).lower() not in _VALUES
 
 
+def is_name(expression: str) -> bool:
+    """Whether an expression is a column's name and nothing else."""
+    found = _SAFE.fullmatch(expression)
+    return found is not None and (found[1] or "").lower() not in {"", *_VALUES}
+
+
 def quote(name: str) -> str:
     """A column's name as a SQL identifier."""
     return "`" + name.replace("`", "``") + "`"

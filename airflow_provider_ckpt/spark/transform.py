@@ -7,12 +7,12 @@ are refused; so is what needs other records than its own, since it would tear th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.spark import beyond, expressions, packing
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import expressions, packing
 from airflow_provider_ckpt.spark.decoding import Check, decode, parser, raw
 from airflow_provider_ckpt.spark.projection import project, quoted, unusable
 from airflow_provider_ckpt.spark.sql import TRUE, cannot_raise, guard, literal, quote, tried
@@ -130,8 +130,11 @@ def _columns(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFr
     """The columns that expressions may name, those put out where there is no ``select``, and what is demanded."""
     if pipeline.transform.decode:
         frame, names, checks = decode(frame, pipeline, shape)
+        taken = {name.lower() for name in names}
+        checks += [check for name, check in _time_checks(pipeline, shape, raw) if name.lower() not in taken]
     else:
-        names, checks = [name for name, _ in shape.columns], _text_checks(pipeline, shape)
+        names = [name for name, _ in shape.columns]
+        checks = [*_text_checks(pipeline, shape), *(check for _, check in _time_checks(pipeline, shape, quote))]
     return frame, names, [*checks, *_null_checks(pipeline, names)]
 
 
@@ -142,6 +145,15 @@ def _text_checks(pipeline: Pipeline, shape: Shape) -> list[Check]:
         Check(f"NOT is_valid_utf8({quote(name)})", ErrorType.MESSAGE_DESERIALIZATION, f"{name} is not valid UTF-8")
         for name in texts
     ]
+
+
+def _time_checks(pipeline: Pipeline, shape: Shape, column: Callable[[str], str]) -> Iterator[tuple[str, Check]]:
+    """That times are what they seem, with the names of the source's columns.
+
+    :param column: SQL of the one of a name
+    """
+    for found in beyond.columns(pipeline, shape):
+        yield found.name, Check(found.failed(column(found.name)), ErrorType.SERIALIZATION, found.message)
 
 
 def _null_checks(pipeline: Pipeline, names: list[str]) -> list[Check]:

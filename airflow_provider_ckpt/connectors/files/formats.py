@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from airflow_provider_ckpt.connectors.json_rows import objects
+from airflow_provider_ckpt.connectors.moments import beyond, iso
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -75,15 +76,27 @@ def _json_lines(rows: pa.Table, file: BinaryIO) -> None:
 
 
 def _csv(rows: pa.Table, file: BinaryIO) -> None:
-    """Texts in quotes, an empty one as ``""``, a null as nothing; times in ISO 8601."""
+    """Texts in quotes, an empty one as ``""``, a null as nothing; times in ISO 8601, with a space inside."""
     import pyarrow as pa
     from pyarrow import csv
 
-    columns = [_spelt(column) if pa.types.is_floating(column.type) else column for column in rows.columns]
-    csv.write_csv(pa.table(columns, rows.column_names), file)
+    csv.write_csv(pa.table([_spelt(column) for column in rows.columns], rows.column_names), file)
 
 
-def _spelt(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _spelt(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """A column as it is, or as texts if Arrow would write some of its values as no reader takes them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_floating(column.type):
+        return _numbers(column)
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        whole = column.combine_chunks()
+        return iso(whole, " ") if pc.any(beyond(whole)).as_py() else column
+    return column
+
+
+def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Numbers as they are, or if some are not finite, as texts that every reader takes: ``NaN``, ``Infinity``."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.moments import instant, microseconds
 from airflow_provider_ckpt.connectors.protocols import POSITION
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 _NOT_AVAILABLE = 0
 _LARGEST = (2**63 - 1) // 1000
 """Milliseconds that still fit when they are counted in microseconds, as Spark does."""
+
+_UNIT = " ms"
 
 
 def records(messages: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBatch:
@@ -50,13 +53,32 @@ def _headers(all_headers: Sequence[Any]) -> pa.Array:
 
 
 def _timestamps(stamps: Sequence[tuple[int, int]]) -> pa.Array:
-    """Each a kind and milliseconds; null where a message has no time, or one that Spark cannot express."""
+    """Each a kind and milliseconds; null where a message has no time.
+
+    Milliseconds that do not fit stand as that many microseconds before 1970, where no message has its time.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     millis = pa.array([at for _, at in stamps], pa.int64())
     span = pc.min_max(millis)
     if _NOT_AVAILABLE in [kind for kind, _ in stamps] or span["min"].as_py() < 0 or span["max"].as_py() > _LARGEST:
-        known = [None if kind == _NOT_AVAILABLE or not 0 <= at <= _LARGEST else at for kind, at in stamps]
-        millis = pa.array(known, pa.int64())
+        known = [
+            None if kind == _NOT_AVAILABLE or at < 0 else at * 1000 if at <= _LARGEST else -at for kind, at in stamps
+        ]
+        return pa.array(known, pa.int64()).cast(pa.timestamp("us", "UTC"))
     return millis.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+
+
+def time_text(time: str) -> str:
+    """A message's time for a person: one that stands for milliseconds that do not fit, as these.
+
+    :param time: as a column of times says it
+    """
+    number = microseconds(time)
+    return time if number >= 0 else f"{-number}{_UNIT}"
+
+
+def time_of(text: str) -> str:
+    """The inverse of :func:`time_text`."""
+    return instant(-int(text.removesuffix(_UNIT)), zoned=True) if text.endswith(_UNIT) else text

@@ -34,6 +34,8 @@ SELECT transaction::text || ' ' || gid FROM pg_catalog.pg_prepared_xacts
 WHERE database = pg_catalog.current_database()
 """
 _LAST_MICROSECOND = 2**63 - 1
+_UNCOUNTED = "294247-01-01"
+"""From here on the microseconds since 1970 are more than a 64-bit number holds, and infinity is later still."""
 
 _ZONES = 900_000_000
 """Microseconds of a quarter of an hour: the time zones of all places are whole numbers of it apart."""
@@ -170,9 +172,10 @@ def _earliest_next(fetch: Fetch, kind: CursorKind, precision: int) -> tuple[int,
 
 def _refuse_infinity(fetch: Fetch, table: Table, cursor: str) -> None:
     name = quote(cursor)
-    finite = fetch(f"SELECT coalesce(isfinite(min({name})) AND isfinite(max({name})), true) FROM {table.sql}", [])[0][0]
-    if not finite:
+    bounds = f"isfinite(min({name})) AND max({name}) < '{_UNCOUNTED}'"
+    if not fetch(f"SELECT coalesce({bounds}, true) FROM {table.sql}", [])[0][0]:
         raise SourceError(
-            f"cursor {cursor} of {table.label} holds infinity, which has no position.",
-            hint=f"Give those rows a real time: SELECT * FROM {table.sql} WHERE NOT isfinite({name}).",
+            f"cursor {cursor} of {table.label} holds infinity or a time after the year 294246, which has no position.",
+            hint=f"Give those rows a real time: SELECT * FROM {table.sql} "
+            f"WHERE {name} = '-infinity' OR {name} >= '{_UNCOUNTED}'.",
         )

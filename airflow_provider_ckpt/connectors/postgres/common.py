@@ -39,7 +39,7 @@ _REFUSED_LOGIN = re.compile(
     r"|certificate|invalid .*connection option"
 )
 _DRIVER_NOISE = re.compile(r"^[A-Z_]+: |\[libpq\] |(?:PGRES_FATAL_ERROR )|\. SQLSTATE: \w{5}$")
-_SERVER_SAID = re.compile(r"(?:ERROR|FATAL|PANIC): {1,2}(.+)", re.DOTALL)
+_SERVER_SAID = re.compile(r"(?:ERROR|FATAL|PANIC):  (.+)", re.DOTALL)
 
 
 def quote(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres.column_types import DAY, FIRST_DAY, INTEGERS, CursorKind, value_sql
+from airflow_provider_ckpt.connectors.postgres.column_types import DAY, INTEGERS, CursorKind, value_sql
 from airflow_provider_ckpt.connectors.postgres.common import error_info, open_adbc, quote, raised, require
 from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe
 from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
@@ -39,13 +39,15 @@ class PostgresReader:
         self._key = pipeline.source.key
         self._application = f"ckpt-read:{pipeline.name}"
         self._shape = shape
-        self._unbounded = pipeline.sink.type == "postgres"
         self._open: Any = None
         self._cursor: Any = None
         self._table: Table | None = None
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """The range's rows in position order; see :meth:`Reader.read`."""
+        """The range's rows in position order; see :meth:`Reader.read`.
+
+        Infinity, and times after the year 294246, come as the driver wraps them around: before PostgreSQL's first day.
+        """
         from adbc_driver_manager import Error
 
         try:
@@ -53,7 +55,7 @@ class PostgresReader:
             self._cursor.execute(self._select(table, task))
             for batch in self._cursor.fetch_record_batch():
                 if batch.num_rows:
-                    yield self._shaped(table, task, batch)
+                    yield self._shaped(table, batch)
         except Error as error:
             info = error_info(error, ErrorType.SOURCE, f"reading {self._table_name} {task.range}", lost=self._lost())
             self.close()
@@ -125,35 +127,13 @@ class PostgresReader:
             return ["tableoid", "ctid"]
         return [f'ROW({", ".join(columns)})::text COLLATE "C"']
 
-    def _shaped(self, table: Table, task: BatchTask, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _shaped(self, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
 
         names = [name for name, _ in self._shape.columns]
         at = names.index(self._cursor_column) if self._cursor_column in names else len(names)
         positions = _positions(CursorKind(table.by_name[self._cursor_column].base_type), batch.column(at))
-        if not self._unbounded:
-            self._refuse_infinity(task, names, batch, positions)
         return pa.RecordBatch.from_arrays([positions, *batch.columns[: len(names)]], names=[POSITION, *names])
-
-    # What the driver gives for infinity, of either sign, lies before PostgreSQL's first day.
-    def _refuse_infinity(self, task: BatchTask, names: list[str], batch: pa.RecordBatch, positions: pa.Array) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        for name, values in zip(names, batch.columns, strict=False):
-            if pa.types.is_timestamp(values.type):
-                outside = pc.less(values.cast(pa.int64()), FIRST_DAY * DAY)
-            elif pa.types.is_date(values.type):
-                outside = pc.less(values.cast(pa.int32()), FIRST_DAY)
-            else:
-                continue
-            if pc.any(outside).as_py():
-                raise SourceError(
-                    f"column {name} of {self._table_name} holds infinity, which only a postgres sink can take.",
-                    batch=str(task.key),
-                    position=positions.filter(outside)[0].as_py(),
-                    hint="Leave the column out by source.columns, or read a view that gives it as text or null.",
-                )
 
 
 def _positions(kind: CursorKind, values: pa.Array) -> pa.Array:

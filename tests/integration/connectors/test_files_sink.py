@@ -80,6 +80,24 @@ class TestFormats:
             "1,,,,,,,,\n"
         )
 
+    @pytest.mark.parametrize(
+        ("form", "lines"),
+        [
+            (
+                "jsonl",
+                ['{"at":"55840-11-08T22:13:20.000000Z","day":"5881580-07-11"}', '{"at":null,"day":"1970-01-01"}'],
+            ),
+            ("csv", ['"at","day"', '"55840-11-08 22:13:20.000000Z","5881580-07-11"', ',"1970-01-01"']),
+        ],
+    )
+    def test_a_year_has_all_its_digits(self, directory: Path, form: str, lines: list[str]) -> None:
+        at = pa.array([1_700_000_000_000_000_000, None], pa.timestamp("us", "UTC"))
+        day = pa.array([2**31 - 1, 0], pa.int32()).cast(pa.date32())
+        self.deliver(directory, form, pa.table({NUMBER: pa.array([0, 1], pa.int64()), "at": at, "day": day}))
+        (file,) = visible(directory)
+
+        assert file.read_text().splitlines() == lines
+
     def test_parquet_keeps_the_types(self, directory: Path) -> None:
         table = some_rows().append_column("tags", pa.array([["a", None], None], pa.list_(pa.string())))
         self.deliver(directory, "parquet", table)

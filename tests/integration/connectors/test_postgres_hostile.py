@@ -75,3 +75,23 @@ def test_a_text_that_the_target_s_encoding_does_not_have_costs_its_row(postgres_
             (3, "63"),
         ]
         assert lane.letters() == [(1, "22P05")]
+
+
+def test_what_a_trigger_raises_is_told_though_another_row_is_bad(postgres_database: str) -> None:
+    execute(
+        postgres_database,
+        "CREATE TABLE target (id int, t text NOT NULL)",
+        """
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF NEW.t = 'never' THEN RAISE EXCEPTION 'no thanks'; END IF;
+            RETURN NEW;
+        END $$
+        """,
+        "CREATE TRIGGER refuse BEFORE INSERT ON target FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    with Lane(postgres_database) as lane:
+        outcome = lane.send(id=pa.array([1, 2, 3]), t=pa.array([None, "never", "c"]))
+
+        assert outcome.error is not None
+        assert outcome.error.sqlstate == "P0001"
+        assert outcome.error.message.endswith(" to public.target: no thanks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from airflow_provider_ckpt.core.errors import CkptError, ErrorType
 from airflow_provider_ckpt.replication.letters import index, look
 from tests.chaos.havoc.ground import Ground
 from tests.integration.connectors.kafka_sink_support import stored
-from tests.integration.connectors.kafka_support import by_sasl
+from tests.integration.connectors.kafka_support import alter, by_sasl
 from tests.integration.replication.copying import Copying, make_copying
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer
@@ -48,6 +49,28 @@ def test_a_copy_keeps_all_of_a_message_and_delivers_it_once(copying: Copying) ->
     sent = {record.value: record.timestamp for record in stored(copying.broker, copying.source)}
     assert {record.value: record.timestamp for record in found} == sent
     assert copying.replication.ledger.audit(copying.replication.pipeline.name)["ok"]
+
+
+def test_a_time_that_is_not_in_milliseconds_costs_its_message_where_it_is_used(copying: Copying) -> None:
+    now, nanoseconds = round(time.time() * 1000), time.time_ns()
+    limits = {f"message.timestamp.{side}.max.ms": str(2**63 - 1) for side in ("before", "after")}
+    alter(copying.broker, copying.source, limits)
+    copying.put([b'{"id": 1}'], key=b"k", timestamp=nanoseconds)
+    copying.put([b'{"id": 2}'], key=b"k", timestamp=now)
+
+    summary = copying.replication.run()
+
+    assert summary.records == Counts(2, 1, 0, 1)
+    assert [(found.value, found.timestamp) for found in stored(copying.broker, copying.target)] == [(b'{"id": 2}', now)]
+    (letter,) = copying.dead_letters()
+    assert (letter.key, letter.value) == (b"k", b'{"id": 1}')
+    assert dict(letter.headers)["x-ckpt-timestamp"] == f"{nanoseconds} ms".encode()
+
+    decoded = {"decode": "json", "schema": "id bigint", "where": "id > 0"}
+    naming = {**decoded, "select": {"id": "id", "sent": "cast(timestamp AS string)"}}
+    copies = {"unused": (decoded, Counts(2, 2, 0, 0)), "used": (naming, Counts(2, 1, 0, 1))}
+    for name, (transform, counts) in copies.items():
+        assert copying.changed(name=name, transform=transform).replication.run().records == counts
 
 
 def test_a_bad_message_goes_to_the_dead_letter_topic_and_is_found_there(copying: Copying) -> None:

@@ -26,6 +26,10 @@ SETTINGS = {
 }
 TOPIC = WrittenTopic("t", 2, 1, SETTINGS)
 NOW = 1_700_000_000_000
+FAR = NOW * 1_000_000
+"""Microseconds of a time that was written in milliseconds and read as seconds."""
+
+TIME = pa.timestamp("us")
 PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -71,6 +75,19 @@ def test_any_text_survives_json(texts: list[str | None]) -> None:
         (pa.array([0, None], pa.date32()), ["1970-01-01", None]),
         (pa.array([1, None], pa.timestamp("us", "Europe/Berlin")), ["1970-01-01T00:00:00.000001Z", None]),
         (pa.array([1], pa.timestamp("us")), ["1970-01-01T00:00:00.000001"]),
+        (
+            pa.array([FAR, -FAR, None, 0], pa.timestamp("us", "UTC")),
+            ["55840-11-08T22:13:20.000000Z", "-51901-02-22T01:46:40.000000Z", None, "1970-01-01T00:00:00.000000Z"],
+        ),
+        (pa.array([2**31 - 1, -737_463], pa.int32()).cast(pa.date32()), ["5881580-07-11", "-0050-11-24"]),
+        (
+            pa.array([[FAR, None, 0], None], pa.list_(pa.timestamp("us"))),
+            [["55840-11-08T22:13:20.000000", None, "1970-01-01T00:00:00.000000"], None],
+        ),
+        (
+            pa.array([{"a": FAR, "b": [("k", FAR)]}], pa.struct([("a", TIME), ("b", pa.map_(pa.string(), TIME))])),
+            [{"a": "55840-11-08T22:13:20.000000", "b": {"k": "55840-11-08T22:13:20.000000"}}],
+        ),
         (pa.array([[1, None], None, []]), [[1, None], None, []]),
         (pa.array([{"a": 1, "b": "x"}]), [{"a": 1, "b": "x"}]),
         (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), [{"a": 1}]),

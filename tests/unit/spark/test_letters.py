@@ -11,7 +11,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from airflow_provider_ckpt.connectors import moments
 from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter, headers_of
+from airflow_provider_ckpt.connectors.kafka.messages import time_of, time_text
 from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, Shape, Sink
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
@@ -96,6 +98,34 @@ def test_a_row_of_every_type_comes_back_as_it_was(empty: bool) -> None:
     assert found.to_pylist() == [{POSITION: 0, **row}]
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_a_time_that_python_has_no_value_for_comes_back_as_it_was(zone: str | None) -> None:
+    infinity = -(2**63) + 946_684_800_000_000 - 1
+    numbers = [infinity, infinity + 1, infinity - 1, 2**63 - 1, -(10**17), 2**61, 253_402_300_800_000_000, 1, None]
+    days = [-(2**31) + 10_956, -(2**31) + 10_957, 2**31 - 1, -735_459, -719_529, 10**7, 2_932_897, 1, None]
+    at = pa.array(numbers, pa.timestamp("us", zone))
+    day = pa.array(days, pa.int32()).cast(pa.date32())
+    written = zip(moments.texts(at).to_pylist(), moments.texts(day).to_pylist(), strict=True)
+    letters = [letter(n, originals.row_json({"at": a, "day": d})) for n, (a, d) in enumerate(written)]
+    shape = Shape(raw=False, columns=[("at", "timestamp" if zone else "timestamp_ntz"), ("day", "date")])
+    again, batch = reader(shape, *letters), task(len(numbers))
+
+    found = table(again.read(batch))
+
+    assert originals.left_out(again, batch) == []
+    assert found.column("at").combine_chunks() == at
+    assert found.column("day").combine_chunks() == day
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1_700_000_000_123, (2**63 - 1) // 1000, (2**63 - 1) // 1000 + 1, 10**18])
+def test_a_message_s_time_is_told_in_its_letter_and_read_again(milliseconds: int) -> None:
+    micros = milliseconds * 1000 if milliseconds * 1000 < 2**63 else -milliseconds
+    told = time_text(moments.instant(micros, zoned=True))
+
+    assert moments.microseconds(time_of(told)) == micros
+    assert told.endswith(" ms") is (micros < 0)
+
+
 def test_raw_records_keep_their_very_bytes_and_are_numbered_anew() -> None:
     letters = [letter(40 + n, b"\xff%d" % n, b"k%d" % n) for n in range(5)]
 
@@ -115,7 +145,9 @@ def test_raw_records_keep_their_very_bytes_and_are_numbered_anew() -> None:
         b"not a row",
         b'{"id": "seven"}',
         b'{"id": 99999999999}',
-        b'{"day": "infinity"}',
+        b'{"day": "infinite"}',
+        b'{"day": "12345-02-30"}',
+        b'{"day": "9999999-01-01"}',
         b'{"price": "NaN dollars"}',
         b'{"code": "\\\\xzz"}',
         b'{"tags": "none"}',

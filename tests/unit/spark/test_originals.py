@@ -25,6 +25,9 @@ from tests.integration.spark.scripted import Script, ScriptedReader
 _TASK = BatchTask(BatchKey(1, "t", 0), Range(0, 10), 1)
 _BAD = ErrorInfo(ErrorType.SINK, "no", sqlstate="23505")
 _INFINITY = 2**63 - 1
+_LAST = 9_223_371_331_200_000_000 - 1
+"""PostgreSQL's last microsecond, counted from 2000."""
+
 _TO_2000 = 946_684_800_000_000
 """Microseconds from 1970 to 2000, where PostgreSQL begins to count; the driver adds them."""
 
@@ -73,6 +76,7 @@ def test_a_moment_that_python_has_no_value_for_is_text() -> None:
         no_zone=pa.array([-(2**63) + _TO_2000], pa.timestamp("us")),
         day=pa.array([2**31 - 1 - 2**32 + 10957], pa.int32()).cast(pa.date32()),
         far=pa.array([2**61], pa.timestamp("us", tz="UTC")),
+        last=pa.array([_LAST - 2**64 + _TO_2000], pa.timestamp("us")),
         before=pa.array([-719_163], pa.int32()).cast(pa.date32()),
         usual=pa.array([0], pa.timestamp("us", tz="UTC")),
     )
@@ -81,6 +85,7 @@ def test_a_moment_that_python_has_no_value_for_is_text() -> None:
         "no_zone": "-infinity",
         "day": "infinity",
         "far": "75039-04-04T19:00:13.693952+00:00",
+        "last": "294276-12-31T23:59:59.999999",
         "before": "0001-12-31 BC",
         "usual": "1970-01-01T00:00:00+00:00",
     }

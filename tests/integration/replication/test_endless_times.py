@@ -1,0 +1,121 @@
+"""PostgreSQL's infinity, and times that Spark cannot count, cost their record where they would become another time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.core.letters import Selection
+from airflow_provider_ckpt.replication.letters import act_on, index, look
+from airflow_provider_ckpt.replication.people import carry_out_or_store
+from tests.integration.connectors.files_sink_support import rows
+from tests.services.postgres import PostgresServer
+from tests.services.replication import Replication, make_ledger, orders_pipeline
+from tests.services.tables import execute
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LAST = "294276-12-31T23:59:59"
+TERMS = {
+    1: ("2030-01-01", "2030-01-01T00:00:00"),
+    2: ("infinity", "2030-01-01T00:00:00"),
+    3: ("2030-01-01", "-infinity"),
+    4: ("2030-01-01", LAST),
+}
+"""By id, a day and a time; the last one is PostgreSQL's last."""
+
+
+@pytest.fixture
+def terms(spark: SparkSession, postgres_server: PostgresServer, postgres_database: str) -> Iterator[Replication]:
+    """Those rows, and a target of the same columns."""
+    execute(
+        postgres_database,
+        "CREATE TABLE terms (id bigint PRIMARY KEY, until date, at timestamp)",
+        *(f"INSERT INTO terms VALUES ({n}, '{until}', '{at}')" for n, (until, at) in TERMS.items()),
+        "CREATE TABLE kept (id bigint, until date, at timestamp, told text)",
+    )
+    with make_ledger(postgres_server.new_database()) as ledger:
+        yield Replication(spark, ledger, postgres_database, orders_pipeline(source="terms", target="kept"))
+
+
+def letters(terms: Replication) -> dict[int, dict[str, Any]]:
+    """The rows of all dead letters by position."""
+    setup = terms.setup()
+    found = [kept.letter for _, kept in look(setup, index(setup).entries)]
+    assert {letter.error.type for letter in found} <= {ErrorType.SERIALIZATION, ErrorType.SINK}
+    return {letter.position: json.loads(letter.value or b"") for letter in found}
+
+
+def row(number: int) -> dict[str, Any]:
+    until, at = TERMS[number]
+    return {"id": number, "until": until, "at": at}
+
+
+@pytest.mark.parametrize(
+    ("transform", "bad"),
+    [
+        ({"where": "until > date'2024-01-01'", "select": {"id": "id"}}, [2]),
+        ({"select": {"id": "id", "until": "date_add(UNTIL, 1)"}}, [2]),
+        ({"select": {"id": "id", "told": "cast(`at` AS string)"}}, [3, 4]),
+    ],
+    ids=["where", "a day later", "as text"],
+)
+def test_what_an_expression_would_take_for_another_time_costs_its_record(
+    terms: Replication, transform: dict[str, Any], bad: list[int]
+) -> None:
+    summary = terms.changed(transform=transform).run()
+
+    assert summary.records == Counts(4, 4 - len(bad), 0, len(bad))
+    assert letters(terms) == {number: row(number) for number in bad}
+
+
+def test_infinity_arrives_as_it_is_from_columns_that_no_expression_names(terms: Replication) -> None:
+    summary = terms.changed(transform={"where": "id > 1", "select": {"id": "id", "until": "until", "at": "`at`"}}).run()
+
+    assert summary.records == Counts(4, 2, 1, 1)
+    assert execute(terms.dsn, "SELECT id, until::text, at::text FROM kept ORDER BY id") == [
+        (2, "infinity", "2030-01-01 00:00:00"),
+        (3, "2030-01-01", "-infinity"),
+    ]
+    assert letters(terms) == {4: row(4)}
+
+
+def test_dead_letters_with_such_times_are_replayed_as_they_were(terms: Replication) -> None:
+    execute(
+        terms.dsn,
+        "UPDATE terms SET until = '0044-03-15 BC', at = '20000-01-01 12:00' WHERE id IN (1, 4)",
+        "ALTER TABLE kept ADD CONSTRAINT none CHECK (id < 0)",
+    )
+    assert terms.run().records == Counts(4, 0, 0, 4)
+    execute(terms.dsn, "ALTER TABLE kept DROP CONSTRAINT none")
+
+    setup = terms.setup()
+    carry_out_or_store(setup, act_on(setup, ActKind.REPLAY_LETTERS, Selection()), who="ann", why="mended")
+
+    assert terms.run().records == Counts(4, 4, 0, 0)
+    assert execute(terms.dsn, "SELECT count(*) FROM kept JOIN terms USING (id, until, at)") == [(4,)]
+
+
+@pytest.mark.parametrize("direct", [True, False], ids=["copied", "through Spark"])
+def test_for_a_sink_that_has_no_infinity_it_costs_its_record(terms: Replication, tmp_path: Path, direct: bool) -> None:
+    document = {**terms.document, "sink": {"type": "files", "path": str(tmp_path / "out"), "format": "jsonl"}}
+    terms.document = document if direct else {**document, "transform": {"where": "id < 9"}}
+
+    assert terms.run().records == Counts(4, 1, 0, 3)
+    assert rows(tmp_path / "out") == [{"id": 1, "until": "2030-01-01", "at": "2030-01-01T00:00:00.000000"}]
+    assert letters(terms) == {number: row(number) for number in (2, 3, 4)}
+
+
+def test_infinity_in_a_column_that_is_not_used_costs_nothing(terms: Replication, tmp_path: Path) -> None:
+    sink = {"type": "files", "path": str(tmp_path / "out"), "format": "jsonl"}
+    terms.document = {**terms.document, "sink": sink, "transform": {"select": {"id": "id"}}}
+
+    assert terms.run().records == Counts(4, 4, 0, 0)
