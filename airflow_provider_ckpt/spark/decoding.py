@@ -113,7 +113,7 @@ def _parsed(pipeline: Pipeline, columns: list[str]) -> tuple[str, str]:
     if transform.decode == "json":
         return parsed, strictness.of_json(_TEXT, columns)
     # What the parser itself cannot bear must never reach it.
-    bearable = strictness.bearable_csv(_TEXT, transform.delimiter, transform.schema_)
+    bearable = strictness.bearable_csv(_TEXT, transform.delimiter, len(columns))
     return f"CASE WHEN {bearable} THEN {parsed} END", strictness.of_csv(_TEXT, len(columns))
 
 

@@ -6,11 +6,12 @@ number that is too large, and more. What most records look like is told at a gla
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.spark.sql import TRUE, literal, quote, tried
+from airflow_provider_ckpt.spark.sql import literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
@@ -67,22 +68,20 @@ def of_csv(text: str, columns: int) -> str:
     return f"({empty}NOT startswith({text}, '\ufeff'))"
 
 
-def bearable_csv(text: str, delimiter: str, schema: str) -> str:
+def bearable_csv(text: str, delimiter: str, columns: int) -> str:
     """A condition: the parser is up to the record, and its quotes are those of RFC 4180.
 
-    Told at a glance where there is no quote and too little text for too many fields. Otherwise the record is parsed
-    under try, with an error for what follows a closing quote, and with a field behind it that must turn up: it does not
-    if some quotes are never closed.
+    Told at a glance where there is no quote and too little text for too many fields. Otherwise by an expression that
+    never backtracks: a quote that opens a field is followed by the one that closes it, and that by the field's end. The
+    parser itself would take spaces there, and quotes that are never closed.
 
-    :param schema: the columns, as DDL
+    :param columns: of the schema
     """
-    sentinel = secrets.randbits(_RANDOM_BITS)
-    record = f"concat({text}, {literal(delimiter)}, '{sentinel}')"
-    options = f"{csv_dialect(delimiter)}, 'unescapedQuoteHandling', 'RAISE_ERROR'"
-    parsed = f"from_csv({record}, {literal(f'{schema}, __end bigint')}, map({options}))"
-    whole = f"{tried(f'{parsed}.__end = {sentinel}')} <=> {TRUE}"
+    mark = re.escape(delimiter)
+    field = f'(?:"(?:[^"]++|"")*+"|[^"{mark}][^{mark}]*+|)'
+    record = rf"\A(?:{field}{mark}){{{columns - 1}}}+{field}\z"
     glance = f"octet_length({text}) < {_FIELDS} AND NOT contains({text}, '\"')"
-    return f"NOT contains({text}, '{_NO_CHARACTER}') AND (({glance}) OR {whole})"
+    return f"NOT contains({text}, '{_NO_CHARACTER}') AND (({glance}) OR {text} RLIKE {literal(record)})"
 
 
 def altered(fields: Iterable[StructField], columns: Mapping[str, str], text: str, *, delimiter: str | None) -> str:

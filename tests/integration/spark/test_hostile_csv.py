@@ -12,6 +12,9 @@ SCHEMA = "id bigint, name string, x double"
 BAD = {
     "text behind a closing quote": b'1,"a"b,2',
     "text behind an empty quoted field": b'1,""a,2',
+    "a space behind a closing quote": b'1,"a" ,2',
+    "a carriage return behind a closing quote": b'1,"a"\r,2',
+    "a space behind the last closing quote": b'1,a,"2" ',
     "quotes never closed, at the end": b'1,a,"2',
     "quotes never closed, at the beginning": b'"1,a,2',
     "quotes never closed, in the middle": b'1,"a,2',
@@ -40,6 +43,7 @@ FINE = {
     "a carriage return": (b"1,a\rb,2", (1, "a\rb", 2.0)),
     "nothing at all, three times": (b",,", (None, None, None)),
     "not a number": (b"1,a,Infinity", (1, "a", float("inf"))),
+    "nothing in quotes, which is null": (b'1,"",2', (1, None, 2.0)),
     "a long field": (b"1," + b"a" * 100_000 + b",2", (1, "a" * 100_000, 2.0)),
     "many delimiters in quotes": (b'1,"' + b"a," * 50_000 + b'",2', (1, "a," * 50_000, 2.0)),
     "ten megabytes": (b"1," + b"a" * (10 << 20) + b",2", (1, "a" * (10 << 20), 2.0)),
