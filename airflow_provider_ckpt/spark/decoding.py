@@ -1,7 +1,7 @@
 """Decodes raw records into the columns of ``transform.schema``, and says which records are not what it promises.
 
 Plain JSON records come decoded (see ``plain.py``); whatever else there is goes through Spark's parser, and through the
-checks of ``strictness.py`` for what that lets pass.
+checks of ``strictness.py`` and ``exactness.py`` for what that lets pass.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import strictness
+from airflow_provider_ckpt.spark import exactness, strictness
 from airflow_provider_ckpt.spark.plain import Plain
 from airflow_provider_ckpt.spark.projection import parse_schema, project, quoted
 from airflow_provider_ckpt.spark.sql import aside, literal, quote
@@ -72,9 +72,10 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFram
     parsed, strict = _parsed(pipeline, list(decoded.values()))
     if told:
         parsed = f"coalesce({c.PLAIN}, {parsed})"
-    altered = strictness.altered(fields, decoded, _TEXT, delimiter=_delimiter(pipeline))
+    altered = exactness.altered(fields, decoded, _TEXT, delimiter=_delimiter(pipeline))
     frame = project(frame, [*quoted(frame.columns), f"{parsed} AS {_DECODED}"], pipeline)
-    frame = project(frame, [*quoted(frame.columns), f"{aside(altered, unless=plain)} AS {_ALTERED}"], pipeline)
+    unparsed = f"{plain} OR {_DECODED} IS NULL"
+    frame = project(frame, [*quoted(frame.columns), f"{aside(altered, unless=unparsed)} AS {_ALTERED}"], pipeline)
     lax = aside(f"NOT coalesce({strict}, false)", unless=plain)
     parsable = f"is_valid_utf8({_TEXT}) AND {_DECODED} IS NOT NULL AND {_DECODED}.{c.CORRUPT} IS NULL"
     taken = {"value", *(name.lower() for name in names)}
@@ -113,7 +114,7 @@ def _parsed(pipeline: Pipeline, columns: list[str]) -> tuple[str, str]:
     if transform.decode == "json":
         return parsed, strictness.of_json(_TEXT, columns)
     # What the parser itself cannot bear must never reach it.
-    bearable = strictness.bearable_csv(_TEXT, transform.delimiter, transform.schema_)
+    bearable = strictness.bearable_csv(_TEXT, transform.delimiter, len(columns))
     return f"CASE WHEN {bearable} THEN {parsed} END", strictness.of_csv(_TEXT, len(columns))
 
 

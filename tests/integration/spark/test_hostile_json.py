@@ -103,7 +103,7 @@ def _is_text_of_something(record: bytes) -> bool:
 @pytest.mark.parametrize(
     ("written", "text"),
     [
-        (b"1.50", "1.5"),
+        (b"1.5", "1.5"),
         (b"12345678901234567890123", "12345678901234567890123"),
         (b"true", "true"),
         (b"[1]", "[1]"),
@@ -118,13 +118,43 @@ def test_what_is_no_text_arrives_as_the_text_of_it(strict: Transform, written: b
     assert (judged.verdict, judged.row.get("name")) == (DELIVERED, text)
 
 
-@pytest.mark.parametrize("written", [b"0.1234567890123456789", b"1e400", b'{"b":[1e400]}', b"[0.1234567890123456789]"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(b"0.1234567890123456789", b"1.00000000000000000001", b"0.30000000000000001", b"1.50", b"1e400", b"-0"),
+        *(b'{"b":[1e400]}', b"[0.1234567890123456789]", b'{"b":[1.50]}', b'{"1.5":1.50}'),
+    ],
+)
 def test_a_number_that_would_lose_something_as_a_text_is_rejected(strict: Transform, written: bytes) -> None:
     assert strict.verdicts(b'{"id":1,"name":' + written + b',"x":1}') == ["MessageDeserialization"]
 
 
 ALTERED = {
     "a byte that is too large": ("v tinyint", b"128", b"-128"),
+    "a byte that wraps around to what stands elsewhere": (
+        "v tinyint, d date",
+        b'255,"d":"2024-01-10"',
+        b'127,"d":null',
+    ),
+    "a byte in a map": ("v map<string,tinyint>", b'{"a-1":255}', b'{"a-1":-1}'),
+    "two bytes that are too large": ("v smallint", b"40000", b"32767"),
+    "a decimal with a comma": ("v decimal(10,2)", b'"1,5"', b"1.5"),
+    "a decimal with commas and a point": ("v decimal(10,2)", b'"1.234,50"', b"1234.50"),
+    "text for a decimal": ("v decimal(10,2)", b'"1.5"', b"1e2"),
+    "a decimal in an array": ("v array<decimal(10,2)>", b'[1,null,"1,5"]', b"[1,null,1.5]"),
+    "a decimal in a map of arrays": ("v map<string,array<decimal(5,1)>>", b'{"a":["1,5"]}', b'{"a":[1.5], "b":null}'),
+    "a decimal in a struct in an array": ("v array<struct<w: decimal(5,1)>>", b'[{"w":"1,5"}]', b'[{"w":1.5},null]'),
+    "a number of days": ("v date", b'"42"', b'"2024-1-5"'),
+    "a time that is none behind a day": ("v date", b'"2024-01-15 99:99"', b'"2024-01-15 23:59"'),
+    "junk behind a short day": ("v date", b'"2024-1-5 xx"', b'"2024-01-15T10:00:00Z"'),
+    "junk behind a day that stands alone elsewhere": (
+        "v date, e string",
+        b'"2024-01-15 xx","e":"2024-01-15"',
+        b'"2024-01-15","e":"2024-01-15 xx"',
+    ),
+    "a number of seconds that wraps around to what stands elsewhere": ("v timestamp", b"-18446744073709", b"-1"),
+    "an infinity in a variant": ("v variant", b'{"a":[1e400]}', b'{"a":[1e300,"1e400",null]}'),
+    "a number of 400 digits in a variant": ("v variant", b"9" * 400, b"9" * 39),
     "a float that is too large": ("v float", b"1e39", b"1e38"),
     "a number of seconds that wraps around": ("v timestamp", b"9223372036854775807", b"1700000000"),
     "a time without a day": ("v timestamp", b'"12:00"', b'"2024-01-01 12:00"'),
@@ -142,6 +172,31 @@ def test_a_value_that_the_parser_would_alter_is_rejected(
 ) -> None:
     decoding = Transform(spark, {"decode": "json", "schema": schema})
     assert decoding.verdicts(b'{"v":' + bad + b"}", b'{"v":' + good + b"}") == ["MessageDeserialization", DELIVERED]
+
+
+def test_a_name_in_escapes_hides_nothing(spark: SparkSession) -> None:
+    decoding = Transform(spark, {"decode": "json", "schema": "v decimal(5,1), `a/b` decimal(5,1)"})
+    bad = [b'{"\\u0076":"1,5","a/b":1}', b'{"v":1,"a\\/b":"1,5"}']
+    assert decoding.verdicts(*bad, bad[0].replace(b'"1,5"', b"1.5")) == [*["MessageDeserialization"] * 2, DELIVERED]
+
+
+def test_a_field_among_many_is_held_against_its_text_too(spark: SparkSession) -> None:
+    names = [f"c{at}" for at in range(40)]
+    decoding = Transform(spark, {"decode": "json", "schema": ", ".join(f"{name} decimal(5,1)" for name in names)})
+    good = json.dumps(dict.fromkeys(names, 1.5)).encode()
+    assert decoding.verdicts(good, good.replace(b'"c39": 1.5', b'"c39": "1,5"')) == [
+        DELIVERED,
+        "MessageDeserialization",
+    ]
+
+
+def test_a_null_is_a_value_like_any_other(spark: SparkSession) -> None:
+    kinds = ["tinyint", "decimal(5,1)", "date", "timestamp", "variant", "array<string>", "struct<x: float>"]
+    decoding = Transform(
+        spark, {"decode": "json", "schema": ", ".join(f"c{at} {kind}" for at, kind in enumerate(kinds))}
+    )
+    nulls = ",".join(f'"c{at}":null' for at in range(len(kinds)))
+    assert decoding.verdicts(f"{{{nulls}}}".encode(), f'{{"\\u0020":1e999,{nulls}}}'.encode()) == [DELIVERED] * 2
 
 
 def test_records_that_look_plain_fare_as_if_they_did_not(spark: SparkSession, strict: Transform) -> None:
