@@ -299,9 +299,3 @@ class EngineError(CkptError):
     """Spark could not be started, or was lost; what it had in hand is unknown until receipts are read."""
 
     type = ErrorType.PROCESSING
-
-
-class DeadlineError(CkptError):
-    """Time ran out before anything could be decided."""
-
-    type = ErrorType.DEADLINE

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Receipt
+from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Receipt, side_generation
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, LedgerUnavailableError, StaleEpochError
 from airflow_provider_ckpt.core.policy import route
 from airflow_provider_ckpt.core.tickets import Phase
@@ -200,7 +200,8 @@ class Run:
         for name, record in records.items():
             marks = self.summary.checkpoint.setdefault(name, {"before": record.partition.committed, "after": 0})
             marks["after"] = record.partition.committed
-            self.summary.generation = record.partition.generation
+            if not side_generation(name):
+                self.summary.generation = max(self.summary.generation, record.partition.generation)
             for batch in record.partition.blocking.values():
                 states[batch.state.value] = states.get(batch.state.value, 0) + 1
         if self.unconfirmed:

@@ -15,10 +15,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.connectors.postgres.table import Fetch
     from airflow_provider_ckpt.core.wave import BatchTask
 
 _SETTINGS = {"work_mem": "64MB", "default_transaction_read_only": "on"}
 """A lane sorts one batch at most, so it may as well do it in memory."""
+
+_UNIQUE = """
+SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
+    WHERE c.oid = {0}::oid AND (c.relkind = 'p' OR NOT c.relhassubclass)
+      AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = {1}::int
+)
+"""
+"""Whether no two rows of a table, heirs included, have one value of a column."""
 
 _SEES_ALL = "SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
 """Whether the user sees more of a table than single columns of it."""
@@ -42,6 +52,7 @@ class PostgresReader:
         self._open: Any = None
         self._cursor: Any = None
         self._table: Table | None = None
+        self._ties: Sequence[str] = ()
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
         """The range's rows in position order; see :meth:`Reader.read`.
@@ -94,7 +105,9 @@ class PostgresReader:
             self._open = open_adbc(self._connection, self._application, ErrorType.SOURCE, _SETTINGS)
             self._cursor = self._open.cursor()
         if self._table is None:
-            self._table = describe(adbc_fetch(self._cursor), self._table_name)
+            fetch = adbc_fetch(self._cursor)
+            self._table = describe(fetch, self._table_name)
+            self._ties = () if self._table is None else self._told_apart(fetch, self._table)
         planned = task.detail.get("oid")
         if self._table is None or planned not in (None, self._table.oid):
             raise SourceError(
@@ -107,25 +120,29 @@ class PostgresReader:
     def _select(self, table: Table, task: BatchTask) -> str:
         kind = CursorKind(table.by_name[self._cursor_column].base_type)
         cursor = quote(self._cursor_column)
-        columns = [quote(name) + ("::text" if spark == "string" else "") for name, spark in self._shape.columns]
-        if self._cursor_column not in dict(self._shape.columns):
-            columns.append(cursor)
         return (
-            f"SELECT {', '.join(columns)} FROM {table.sql}"
+            f"SELECT {', '.join(self._columns)} FROM {table.sql}"
             f" WHERE {cursor} >= {value_sql(kind, task.range.start)} AND {cursor} < {value_sql(kind, task.range.end)}"
-            f" ORDER BY {', '.join([cursor, *self._ties(table, columns)])}"
+            f" ORDER BY {', '.join([cursor, *self._ties])}"
         )
 
-    def _ties(self, table: Table, columns: Sequence[str]) -> list[str]:
+    @property
+    def _columns(self) -> list[str]:
+        columns = [quote(name) + ("::text" if spark == "string" else "") for name, spark in self._shape.columns]
+        return columns if self._cursor_column in dict(self._shape.columns) else [*columns, quote(self._cursor_column)]
+
+    def _told_apart(self, fetch: Fetch, table: Table) -> Sequence[str]:
         """What orders rows of one position, so that they come in the same order when they are read again.
 
         Their place in the table costs least, but a view has none, and a user with rights to some columns cannot see it.
         """
+        if fetch(_UNIQUE, [table.oid, table.by_name[self._cursor_column].number])[0][0]:
+            return ()
         if self._key:
             return [quote(name) for name in self._key]
-        if table.kind != "v" and adbc_fetch(self._cursor)(_SEES_ALL, [table.oid])[0][0]:
+        if table.kind != "v" and fetch(_SEES_ALL, [table.oid])[0][0]:
             return ["tableoid", "ctid"]
-        return [f'ROW({", ".join(columns)})::text COLLATE "C"']
+        return [f'ROW({", ".join(self._columns)})::text COLLATE "C"']
 
     def _shaped(self, table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa

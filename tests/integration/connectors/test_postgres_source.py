@@ -187,6 +187,22 @@ class TestEqualCursorValues:
         assert sorted(first) == list(range(40))
         assert numbers() == first
 
+    @pytest.mark.parametrize("heir", [True, False])
+    def test_no_order_is_asked_for_among_rows_of_a_value_that_is_unique(
+        self, postgres_database: str, postgres_server: PostgresServer, heir: bool
+    ) -> None:
+        harness = TableHarness(postgres_database, "bigint NOT NULL UNIQUE", "i")
+        if heir:  # what is unique in a table need not be in its heirs
+            execute(postgres_database, "CREATE TABLE heir () INHERITS (source)")
+        task = BatchTask(BatchKey(1, "public.source", 0), Range(0, 2**60), 1)
+        asked = "SELECT query FROM pg_stat_activity WHERE application_name LIKE 'ckpt-read:%'"
+
+        with closing(PostgresReader(harness.pipeline, connection(postgres_database), SHAPE)) as reader:
+            assert list(reader.read(task)) == []
+            ((query,),) = execute(postgres_database, asked)
+
+        assert ("ctid" in query) is heir
+
     @pytest.mark.parametrize("index", [True, False])
     def test_more_of_one_value_than_a_batch_holds_make_one_batch(self, postgres_database: str, index: bool) -> None:
         harness = TableHarness(postgres_database, "bigint NOT NULL", "CASE WHEN i < 25 THEN 5 ELSE i END")
