@@ -6,6 +6,7 @@ once a wave (``committer.py``). What makes that exactly once is told in ``two_ph
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -60,7 +61,18 @@ class DeltaSink:
             )
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.fits`; while there is no table, everything does. Types are compared by each writer."""
+        """See :meth:`Sink.fits`; while there is no table, all names do that Delta can tell apart.
+
+        Types are compared by each writer.
+        """
+        names = Counter(name.lower() for name, _ in columns)
+        twins = [name for name, _ in columns if names[name.lower()] > 1]
+        if twins:
+            raise ConfigError(
+                f"columns {' and '.join(twins)} are one to Delta, which takes no notice of case",
+                pipeline=self._context.pipeline,
+                hint="Give one of them another name in transform.select, or leave it out.",
+            )
         table = delta_table.load(self._layout.table)
         if table is None or self._grows:
             return

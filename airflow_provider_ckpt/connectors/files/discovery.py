@@ -41,7 +41,7 @@ def discover(path: Path, known: Sequence[SourceFile]) -> list[SourceFile]:
 
     :param path: directory (read without its subdirectories), glob pattern (``**`` crosses directories) or one file
     :param known: all files discovered before, in order
-    :raises SourceError: if the place is missing or unreadable
+    :raises SourceError: if the place is missing or unreadable, or a file's name is not UTF-8
     """
     check_place(path)
     seen = {file.path for file in known}
@@ -51,6 +51,7 @@ def discover(path: Path, known: Sequence[SourceFile]) -> list[SourceFile]:
             name = str(candidate)
             status = None if name in seen else _status(candidate)
             if status is not None and stat.S_ISREG(status.st_mode):
+                _refuse_unnamable(name)
                 found.append((status.st_mtime_ns, name, status))
     except PermissionError as error:
         raise SourceError(f"{error.filename} may not be read by this user.", hint="Grant read access to it.") from error
@@ -62,6 +63,15 @@ def discover(path: Path, known: Sequence[SourceFile]) -> list[SourceFile]:
         files.append(SourceFile(ordinal, name, base, status.st_size, etag_of(status)))
         base += status.st_size
     return files
+
+
+def _refuse_unnamable(name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise SourceError(
+            f"the name of file {name!a} is not UTF-8, so the ledger cannot record it.", hint="Rename the file."
+        ) from error
 
 
 def etag_of(status: os.stat_result) -> str:

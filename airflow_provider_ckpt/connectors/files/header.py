@@ -12,6 +12,9 @@ from airflow_provider_ckpt.core.errors import SourceError
 _ANNOTATION = re.compile(r"\s+(?:not\s+null|comment\s.*)", re.IGNORECASE | re.DOTALL)
 _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
 
+_MOST = 500
+"""Characters of a header that an error shows."""
+
 
 def has_header(pipeline: Pipeline) -> bool:
     """Whether each file's first record names its columns."""
@@ -59,14 +62,25 @@ def check_header(pipeline: Pipeline, path: str, record: bytes) -> None:
     if record == BOM:
         return  # an empty file that an editor has marked
     text = record.removeprefix(BOM).decode("utf-8", errors="replace")
-    found = [name.strip() for name in next(csv.reader([text], delimiter=pipeline.transform.delimiter), [])]
+    try:
+        found = [name.strip() for name in next(csv.reader([text], delimiter=pipeline.transform.delimiter), [])]
+    except csv.Error as error:
+        raise SourceError(
+            f"{path}: its header is no CSV record: {_told(text)}",
+            hint="Each line ends with a newline, before which a carriage return may stand; convert the file.",
+        ) from error
     declared = column_names(pipeline.transform.schema_ or "")
     if [name.lower() for name in found] == [name.lower() for name in declared]:
         return
     same = sorted(name.lower() for name in found) == sorted(name.lower() for name in declared)
     raise SourceError(
-        f"{path}: its header names the columns {', '.join(found)}, but transform.schema declares {', '.join(declared)}"
-        + (" in another order." if same else "."),
+        f"{path}: its header names the columns {_told(', '.join(found))}, "
+        f"but transform.schema declares {', '.join(declared)}" + (" in another order." if same else "."),
         hint="CSV is decoded by position: declare the columns in the file's order, or set source.header: false "
         "if the first line is data.",
     )
+
+
+def _told(text: str) -> str:
+    """As much of what a file holds as an error should say."""
+    return text if len(text) <= _MOST else f"{text[:_MOST]}…"

@@ -167,6 +167,10 @@ class TestRefusals:
         with pytest.raises(ConfigError, match=message):
             Run(table).sink.check()
 
+    def test_columns_that_delta_cannot_tell_apart_are_refused(self, table: Path) -> None:
+        with pytest.raises(ConfigError, match="columns id and ID are one to Delta"):
+            Run(table).sink.fits([("id", "bigint"), ("name", "string"), ("ID", "int")])
+
     def test_a_remote_location_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="s3:// locations are not supported"):
             DeltaSink(pipeline("s3://bucket/flights"), None, SinkContext(LEDGER, "flights", 1))

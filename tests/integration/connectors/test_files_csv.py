@@ -61,6 +61,8 @@ def test_a_header_with_a_mark_and_other_letter_case_fits(tmp_path: Path) -> None
         (b"name,id", "names the columns name, id, but transform.schema declares id, name in another order"),
         (b"id,name,extra", "names the columns id, name, extra, but transform.schema declares id, name"),
         (b"1,a", "set source.header: false"),
+        (b"id,name\r1,a\r", r"a\.csv: its header is no CSV record: id,name"),
+        (b"x" * 100_000, "names the columns x{500}…, but"),
     ],
 )
 def test_a_header_that_does_not_fit_is_refused_before_anything_is_planned(

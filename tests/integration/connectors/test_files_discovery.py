@@ -81,6 +81,11 @@ class TestDiscovery:
         with pytest.raises(SourceError, match=r"there is no directory .*absent\. Create it"):
             FilesSource(pipeline(tmp_path / "absent")).check()
 
+    def test_a_file_whose_name_is_not_utf8_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / os.fsdecode(b"caf\xe9.jsonl")).write_bytes(b"{}\n")
+        with pytest.raises(SourceError, match=r"caf\\udce9\.jsonl' is not UTF-8.* Rename the file"):
+            Ledger(pipeline(tmp_path)).plan()
+
     def test_the_partition_is_identified_by_the_resolved_directory(self, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(tmp_path)
 
