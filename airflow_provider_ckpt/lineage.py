@@ -22,7 +22,8 @@ from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.replication.metrics import Metric
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.config.pipeline import Pipeline, Sink, Source
+    from airflow_provider_ckpt.config.flow import Sink, Source
+    from airflow_provider_ckpt.config.pipeline import Pipeline
 
 Name = tuple[str, str]
 """Namespace and name."""

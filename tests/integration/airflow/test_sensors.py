@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -175,21 +176,27 @@ def test_a_deferred_sensor_is_done_at_once_where_the_condition_is_met(people: Pe
     assert execute(sensor(CkptLagSensor, at_least=1, deferrable=True))["total"] == AHEAD
 
 
-@pytest.mark.parametrize("pipeline", ["people", "document"])
-def test_a_deferred_sensor_is_woken_by_what_happens(people: People, pipeline: str) -> None:
-    task = sensor(CkptHeldBatchesSensor, people.document if pipeline == "document" else pipeline, deferrable=True)
-    with pytest.raises(TaskDeferred) as deferred:
-        execute(task)
-    trigger = restored(deferred.value.trigger)
+def woken(deferred: Any, act: Callable[[], object]) -> dict[str, Any]:
+    """The event of a trigger that waits until something is done."""
+    trigger = restored(deferred)
 
     async def wait() -> dict[str, Any]:
         waiting = asyncio.ensure_future(anext(trigger.run()))
         await asyncio.sleep(0.3)
         assert not waiting.done()
-        await asyncio.to_thread(hold_one, people)
+        await asyncio.to_thread(act)
         return dict((await asyncio.wait_for(waiting, 30)).payload)
 
-    event = asyncio.run(wait())
+    return asyncio.run(wait())
+
+
+@pytest.mark.parametrize("pipeline", ["people", "document"])
+def test_a_deferred_sensor_is_woken_by_what_happens(people: People, pipeline: str) -> None:
+    task = sensor(CkptHeldBatchesSensor, people.document if pipeline == "document" else pipeline, deferrable=True)
+    with pytest.raises(TaskDeferred) as deferred:
+        execute(task)
+
+    event = woken(deferred.value.trigger, lambda: hold_one(people))
 
     assert task.resume({}, event) == {"pipeline": "people", "held": 1, "batches": [f"{people.partition}#4"]}
     assert deferred.value.method_name == "resume"
@@ -207,17 +214,12 @@ def test_a_trigger_waits_out_a_secrets_backend_that_does_not_answer(
     with pytest.raises(TaskDeferred) as deferred:
         execute(sensor(CkptHeldBatchesSensor, deferrable=True, ckpt_conn_id="ckpt_kept_safe"))
     secrets.unlink()
-    trigger = restored(deferred.value.trigger)
 
-    async def wait() -> dict[str, Any]:
-        waiting = asyncio.ensure_future(anext(trigger.run()))
-        await asyncio.sleep(0.3)
-        assert not waiting.done()
-        await asyncio.to_thread(hold_one, people)
+    def hold_one_and_answer() -> None:
+        hold_one(people)
         secrets.write_text(json.dumps(ledger))
-        return dict((await asyncio.wait_for(waiting, 30)).payload)
 
-    assert asyncio.run(wait())["seen"]["held"] == 1
+    assert woken(deferred.value.trigger, hold_one_and_answer)["seen"]["held"] == 1
 
 
 def test_a_trigger_tells_the_task_that_waiting_cannot_help(people: People) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from openlineage.client.serde import Serde
 
+from airflow_provider_ckpt.config.flow import Sink, Source
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.config.pipeline import Sink, Source
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.lineage import lineage_of, name_of
 from airflow_provider_ckpt.replication.metrics import Metric

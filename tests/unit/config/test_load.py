@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.config.delivery import LetterPlace
+from airflow_provider_ckpt.config.flow import Sink, Source, Transform
 from airflow_provider_ckpt.config.load import build, load, parse
-from airflow_provider_ckpt.config.pipeline import Pipeline, Sink, Source, Transform
+from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.warnings import warnings
 from airflow_provider_ckpt.core.errors import Action, ConfigError, ErrorType
 from airflow_provider_ckpt.core.policy import OnExhausted, Policy

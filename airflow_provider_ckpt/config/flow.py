@@ -1,0 +1,193 @@
+"""What a pipeline moves: the models of its source, transform and sink.
+
+Keys and defaults are those of the tables in the docs; a key that a type needs, or cannot have, is told of here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from airflow_provider_ckpt.config.delivery import Part, Whole
+from airflow_provider_ckpt.config.durations import Duration
+
+
+def _as_text(values: object) -> object:
+    """Numbers and truth values inside a mapping of texts, as a person writes them."""
+    if not isinstance(values, Mapping):
+        return values
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int | float) else value
+        for key, value in values.items()
+    }
+
+
+_FUNCTION = re.compile(r"task|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+Texts = Annotated[dict[str, str], BeforeValidator(_as_text)]
+"""A mapping of texts, which takes numbers and truth values too."""
+
+
+class Source(Part):
+    """Where records come from.
+
+    :param type: ``files``, ``postgres``, ``kafka`` or ``jdbc``
+    :param connection: Airflow connection id
+    :param table: ``schema.table`` or ``table`` (postgres, jdbc; of the latter also ``catalog.schema.table``)
+    :param path: a directory or a glob pattern (files)
+    :param format: ``jsonl``, ``csv`` or ``parquet`` (files); of text it only repeats what ``transform.decode`` says
+    :param topic: the topic's name (kafka)
+    :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date (postgres, jdbc)
+    :param key: the columns that identify a record, where there are any: of rows with the same cursor they say which is
+        which (postgres)
+    :param columns: read only these (postgres, jdbc); all by default
+    :param start_from: ``earliest``, ``latest``, or a position; where the very first run begins
+    :param close_wait: how long planning waits for running transactions to end (postgres), or, where they cannot be
+        seen, how long a bound stands before what is below it is read (jdbc)
+    :param header: whether each file's first line names its columns (csv)
+    :param jars: paths of the driver's jars on the worker, from where Spark takes them too (jdbc)
+    """
+
+    type: Literal["files", "postgres", "kafka", "jdbc"]
+    connection: str | None = None
+    table: str | None = None
+    path: str | None = None
+    format: Literal["jsonl", "csv", "parquet"] | None = None
+    topic: str | None = None
+    cursor: str | None = None
+    key: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    start_from: Literal["earliest", "latest"] | Whole = "earliest"
+    close_wait: Duration = timedelta(seconds=30)
+    header: bool = True
+    jars: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _needs(self) -> Self:
+        needs = {
+            "files": ("path",),
+            "postgres": ("connection", "table", "cursor"),
+            "kafka": ("connection", "topic"),
+            "jdbc": ("connection", "table", "cursor", "jars"),
+        }
+        _require(self, needs)
+        return self
+
+    @property
+    def columnar(self) -> bool:
+        """Whether it is files that have columns of their own."""
+        return self.type == "files" and self.format == "parquet"
+
+    @property
+    def carried(self) -> bool:
+        """Whether Spark itself reads it, so that a lane has of its records only what comes along."""
+        return self.type == "jdbc"
+
+
+class Transform(Part):
+    """What happens between source and sink, in Spark SQL.
+
+    :param decode: how a raw record becomes columns: ``json`` (one object a record) or ``csv``
+    :param schema_: its columns, as Spark DDL (``id bigint, at timestamp``); key ``schema``. Of Parquet files,
+        those that are wanted
+    :param where: keep only records for which this is true; the rest are counted as filtered
+    :param select: output column → expression; all columns unchanged by default
+    :param delimiter: of csv
+    :param python: a function of one's own, the last step: ``module:function``, or ``task`` where ``@task.ckpt_batch``
+        gives it
+    :param returns: the columns that it gives, as Spark DDL
+    """
+
+    decode: Literal["json", "csv"] | None = None
+    schema_: str | None = Field(default=None, alias="schema")
+    where: str | None = None
+    select: Texts | None = None
+    delimiter: str = Field(default=",", pattern=r'^[^"\r\n]$')
+    python: str | None = None
+    returns: str | None = None
+
+    @model_validator(mode="after")
+    def _needs(self) -> Self:
+        if self.decode and not self.schema_:
+            raise ValueError(f"decode: {self.decode} needs a schema, such as 'id bigint, at timestamp'")
+        if self.python is not None and not _FUNCTION.fullmatch(self.python):
+            raise ValueError(f"python: {self.python!r} is no function; write module:function, or task")
+        if bool(self.python) != bool(self.returns):
+            raise ValueError("python needs returns, the columns that its function gives, and returns needs python")
+        return self
+
+    @property
+    def trivial(self) -> bool:
+        """Whether records pass unchanged."""
+        return not (self.decode or self.where or self.select or self.python)
+
+    @property
+    def of_task(self) -> bool:
+        """Whether its function is a task's own, so that nothing else can run it."""
+        return self.python == "task"
+
+
+class Sink(Part):
+    """Where records go.
+
+    :param type: ``postgres``, ``delta``, ``iceberg``, ``kafka`` or ``files``
+    :param connection: Airflow connection id
+    :param table: ``schema.table`` or ``table`` (postgres); ``namespace.table`` (iceberg)
+    :param path: the table's directory (delta), or the directory that gets a file for each batch (files)
+    :param topic: the topic's name (kafka)
+    :param format: what the files are: ``jsonl``, ``csv`` or ``parquet`` (files)
+    :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
+    :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
+    :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns`` (delta, iceberg)
+    """
+
+    type: Literal["postgres", "delta", "iceberg", "kafka", "files"]
+    connection: str | None = None
+    table: str | None = None
+    path: str | None = None
+    topic: str | None = None
+    format: Literal["jsonl", "csv", "parquet"] | None = None
+    mode: Literal["append", "upsert"] = "append"
+    key: tuple[str, ...] = ()
+    schema_evolution: Literal["refuse", "add_columns"] = "refuse"
+
+    @model_validator(mode="after")
+    def _needs(self) -> Self:
+        needs = {
+            "postgres": ("connection", "table"),
+            "delta": ("path",),
+            "kafka": ("connection", "topic"),
+            "files": ("path", "format"),
+            "iceberg": ("connection", "table"),
+        }
+        _require(self, needs)
+        if self.type == "iceberg" and not all((self.table or "").partition(".")):
+            raise ValueError("the table of an iceberg sink is namespace.table")
+        if self.mode == "upsert" and not self.key:
+            raise ValueError("mode: upsert needs key, the columns that identify a row")
+        if self.key and self.mode == "append" and self.type == "postgres":
+            raise ValueError(
+                "key is for mode: upsert, and append would double rows; write mode: upsert, or leave key out"
+            )
+        if self.key and self.mode == "append" and self.type != "kafka":
+            raise ValueError(f"key is not supported by the {self.type} sink, which appends rows; leave it out")
+        if self.mode == "upsert" and self.type != "postgres":
+            raise ValueError(f"mode: upsert is not supported by the {self.type} sink; use append")
+        if self.grows and self.type not in ("delta", "iceberg"):
+            raise ValueError(f"schema_evolution: add_columns is not supported by the {self.type} sink; use refuse")
+        return self
+
+    @property
+    def grows(self) -> bool:
+        """Whether the table gets the columns that rows have and it has not."""
+        return self.schema_evolution == "add_columns"
+
+
+def _require(part: Source | Sink, needs: dict[str, tuple[str, ...]]) -> None:
+    for key in needs[part.type]:
+        if not getattr(part, key):
+            raise ValueError(f"type: {part.type} needs {key}")
