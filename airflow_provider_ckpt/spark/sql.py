@@ -1,4 +1,4 @@
-"""Small pieces of Spark SQL: names, texts, and a guard for expressions that may raise."""
+"""Small pieces of Spark SQL: names, texts, and which expressions may raise."""
 
 from __future__ import annotations
 
@@ -12,34 +12,6 @@ _NAME = "([A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`)"
 _SAFE = re.compile(rf"\s*(?:{_NAME}|(?:{'|'.join(HARMLESS)})\s*\(\s*{_NAME}\s*\))\s*", re.IGNORECASE)
 _VALUES = frozenset({"current_date", "current_timestamp", "current_user", "localtimestamp", "user", "session_user"})
 """Names that Spark takes for functions."""
-
-_DAY = "DATE'1970-01-01'"
-TRUE = f"date_add({_DAY}, hash(true))"
-"""SQL of what :func:`tried` gives where a condition holds."""
-
-
-def guard(*expressions: str) -> str:
-    """SQL that is true where evaluating one of the expressions raises, and never raises itself.
-
-    Their values go into an array of which only the size is asked: Spark may leave out what it sees no use for, as it
-    does with a test for null of what cannot be null, and an expression that is not evaluated does not raise.
-    """
-    values = f"struct({', '.join(expressions)})" if len(expressions) > 1 else expressions[0]
-    return f"{_tried(f'size(array({values}))')} IS NULL"
-
-
-def tried(condition: str) -> str:
-    """SQL that equals :data:`TRUE` where a condition holds, and is null where evaluating it raises; it never raises.
-
-    Spark takes no part of a condition out of ``hash``, as it takes a ``CASE`` out of other functions, and with it out
-    of what is evaluated under try.
-    """
-    return _tried(f"hash({condition})")
-
-
-def _tried(number: str) -> str:
-    """SQL that is null where a number raises: added to a date, it is evaluated under try."""
-    return f"try_add({_DAY}, {number})"
 
 
 def aside(condition: str, *, unless: str) -> str:

@@ -1,8 +1,8 @@
 """The transform, as one SQL projection: decode, ``where``, ``select``, with a verdict for every record.
 
-No record is dropped and none can fail the batch: expressions are guarded in line by a function that Spark evaluates
-under try, so that they are evaluated for the output only where none raises. They run twice, so nondeterministic ones
-are refused; so is what needs other records than its own, since it would tear the lanes' order apart.
+No record is dropped and none can fail the batch, since expressions are tried. Nondeterministic ones are refused: they
+may be evaluated more than once, and a record that is read again must give the same. So is what needs other records than
+its own, which would tear the lanes' order apart.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark import beyond, expressions, packing
 from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.attempts import VALUE, attempt
 from airflow_provider_ckpt.spark.decoding import Check, decode, parser, raw
 from airflow_provider_ckpt.spark.projection import project, quoted, unusable
-from airflow_provider_ckpt.spark.sql import TRUE, cannot_raise, guard, literal, quote, tried
+from airflow_provider_ckpt.spark.sql import cannot_raise, literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,50 +40,55 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
     frame, names, checks = _columns(frame, pipeline, shape)
     outputs = dict(transform.select) if transform.select else {name: quote(name) for name in names}
 
-    branches = [f"WHEN {c.MARK} IS NOT NULL THEN NULL"]
-    branches += [f"WHEN {check.failed} THEN {_verdict(check.verdict, check.message)}" for check in checks]
+    branches = [f"WHEN {check.failed} THEN {_verdict(check.verdict, check.message)}" for check in checks]
     if transform.where:
-        wanted = tried(f"CAST(({transform.where}) AS BOOLEAN)")
-        frame = project(frame, [*quoted(frame.columns), f"{wanted} AS {_WANTED}"], pipeline)
+        frame = attempt(frame, {_WANTED: f"CAST(({transform.where}) AS BOOLEAN)"}, f"{c.MARK} IS NULL", pipeline)
         failed = _verdict(ErrorType.FILTER_EVALUATION, f"where failed: {transform.where}")
         branches.append(f"WHEN {_WANTED} IS NULL THEN {failed}")
-        branches.append(f"WHEN {_WANTED} <> {TRUE} THEN {literal(c.FILTERED)}")
-    risky = {name: f"({e})" for name, e in (transform.select or {}).items() if not cannot_raise(e)}
-    if risky:
-        branches.append(f"WHEN {guard(*risky.values())} THEN {_which(risky, outputs)}")
-    verdict = "CASE " + " ".join(branches) + " END"
+        branches.append(f"WHEN NOT coalesce({_WANTED}.{VALUE}, false) THEN {literal(c.FILTERED)}")
+    judged = _judge(frame, branches, pipeline)
 
-    judged = project(frame, [*quoted(frame.columns), f"{verdict} AS {c.VERDICT}"], pipeline)
+    deliver = f"{c.MARK} IS NULL AND {c.VERDICT} IS NULL"
+    tried = {name: f"__tried_{at}" for at, (name, e) in enumerate(outputs.items()) if not cannot_raise(e)}
+    if tried:
+        judged = attempt(judged, {at: f"({outputs[name]})" for name, at in tried.items()}, deliver, pipeline)
+        branches = [f"WHEN {c.VERDICT} IS NOT NULL THEN {c.VERDICT}"]
+        for name, at in tried.items():
+            failed = _verdict(ErrorType.TRANSFORM_EVALUATION, f"select {name} failed: {outputs[name]}")
+            branches.append(f"WHEN {at} IS NULL THEN {failed}")
+        judged = _judge(judged, branches, pipeline)
+
     rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
     kept = f"{c.MARK} IS NULL" if carried else rejected
-    deliver = f"{c.MARK} IS NULL AND {c.VERDICT} IS NULL"
+    values = {
+        name: f"{tried[name]}.{VALUE}" if name in tried else f"CASE WHEN {deliver} THEN ({e}) END"
+        for name, e in outputs.items()
+    }
     return project(
         judged,
         [
             *quoted(c.CONTROL),
             c.VERDICT,
             f"CASE WHEN {kept} THEN {original} ELSE {packing.nothing(shape, kept=carried)} END AS {c.ORIGINAL}",
-            *(f"CASE WHEN {deliver} THEN ({e}) END AS {quote(name)}" for name, e in outputs.items()),
+            *(f"{value} AS {quote(name)}" for name, value in values.items()),
         ],
         pipeline,
     )
 
 
+def _judge(frame: DataFrame, branches: list[str], pipeline: Pipeline) -> DataFrame:
+    """Give every record the verdict of the first branch that holds for it, none where none does, and markers none.
+
+    :param branches: of a ``CASE``
+    """
+    verdict = " ".join(["CASE", f"WHEN {c.MARK} IS NOT NULL THEN CAST(NULL AS string)", *branches, "END"])
+    columns = [name for name in frame.columns if name != c.VERDICT]
+    return project(frame, [*quoted(columns), f"{verdict} AS {c.VERDICT}"], pipeline)
+
+
 def _verdict(kind: str, message: str) -> str:
     """SQL of a verdict; of a filtered record nobody asks why."""
     return literal(kind if kind == c.FILTERED else f"{kind} {message}")
-
-
-def _which(risky: dict[str, str], outputs: dict[str, str]) -> str:
-    """SQL of the verdict that names the expression which failed.
-
-    In a lambda, since it is seldom evaluated (see :func:`~.sql.aside`).
-    """
-    failed = {
-        name: _verdict(ErrorType.TRANSFORM_EVALUATION, f"select {name} failed: {outputs[name]}") for name in risky
-    }
-    cases = " ".join(f"WHEN {guard(expression)} THEN {failed[name]}" for name, expression in risky.items())
-    return f"get(transform(array(0), __unused -> CASE {cases} END), 0)"
 
 
 def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> None:

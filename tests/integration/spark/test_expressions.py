@@ -11,9 +11,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
+from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.spark.sql import HARMLESS, cannot_raise, guard, literal, quote
+from airflow_provider_ckpt.spark.attempts import VALUE, attempt
+from airflow_provider_ckpt.spark.sql import HARMLESS, cannot_raise, literal, quote
 from tests.integration.spark.judging import DELIVERED, Transform
+from tests.services.replication import orders_pipeline
 
 FAILED_WHERE, FAILED_SELECT = "FilterEvaluation", "TransformEvaluation"
 AB = "a int, b int"
@@ -22,9 +25,14 @@ FACTORY = "spark.sql.codegen.factoryMode"
 SUBEXPRESSIONS = "spark.sql.subexpressionElimination.enabled"
 
 
-@pytest.fixture(params=["compiled", "expressions compiled", "interpreted", "subexpressions computed each time"])
+@pytest.fixture(
+    params=["compiled", "expressions compiled", "interpreted", "subexpressions computed each time", "connect"]
+)
 def each_way(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
-    """The session, evaluating expressions in each of the ways that Spark may choose."""
+    """The session, evaluating expressions in each of the ways that Spark may choose; and one that is not here."""
+    if request.param == "connect":
+        yield from connected(request)
+        return
     ways = {
         "compiled": {},
         "expressions compiled": {CODEGEN: "false"},
@@ -44,7 +52,12 @@ def either(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Spar
     """A classic session, and one on a Spark Connect server, where nobody can look into a plan."""
     if request.param == "classic":
         yield spark
-        return
+    else:
+        yield from connected(request)
+
+
+def connected(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """A session on a Spark Connect server."""
     server = request.getfixturevalue("connect_server")
     session = ConnectSession(f"sc://127.0.0.1:{server.port}")
     session.conf.set("spark.sql.ansi.enabled", "true")
@@ -268,9 +281,17 @@ def test_no_shuffle_and_no_sort_stand_in_the_way(spark: SparkSession) -> None:
     assert nodes == {"Project", "Scan"}
 
 
-def test_the_guard_says_what_raises_and_never_raises(spark: SparkSession) -> None:
-    frame = spark.sql(f"select t, {guard('cast(t as int)')} as raises from values ('1'), ('x'), (null) as v(t)")
-    assert {row.t: row.raises for row in frame.collect()} == {"1": False, "x": True, None: False}
+def test_an_expression_is_evaluated_only_where_its_condition_holds(either: SparkSession) -> None:
+    pipeline = build(orders_pipeline())
+    frame = either.sql("select * from values ('1', true), ('x', true), (null, true), ('1', false) as v(t, asked)")
+    tried = attempt(frame, {"n": "cast(t as int)", "next": "cast(t as int) + 1"}, "asked", pipeline).collect()
+    assert [(row.n and row.n[VALUE], row.next and row.next[VALUE]) for row in tried] == [
+        (1, 2),
+        (None, None),
+        (None, None),
+        (None, None),
+    ]
+    assert [row.n is None for row in tried] == [False, True, False, True]
 
 
 VALUES = {
