@@ -6,7 +6,8 @@ checks of ``strictness.py`` and ``exactness.py`` for what that lets pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ErrorType
@@ -14,7 +15,7 @@ from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import exactness, strictness
 from airflow_provider_ckpt.spark.plain import Plain
 from airflow_provider_ckpt.spark.projection import parse_schema, project, quoted
-from airflow_provider_ckpt.spark.sql import aside, literal, quote
+from airflow_provider_ckpt.spark.sql import literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.protocols import Shape
 
-_DECODED = "__decoded"
-_VALID = "__valid"
 _TEXT = "__text"
-_ALTERED = "__altered"
+_PARSED, _RECORD, _FAULT = "__parsed", "record", "__fault"
+_DECODED = "__decoded"
+"""Variable: the record as its parser takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +68,37 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFram
     text = f"cast(value AS string) AS {_TEXT}"
     frame = project(frame, [*quoted([*c.CONTROL, *told]), *aliased, text], pipeline)
 
-    plain = f"({c.PLAIN} IS NOT NULL)" if told else "false"
+    plain = f"{c.PLAIN} IS NOT NULL" if told else "false"
     decoded = {name: f"{_DECODED}.{quote(name)}" for name in names}
-    parsed, strict = _parsed(pipeline, list(decoded.values()))
+    found = [
+        *_validity(pipeline, exactness.altered(fields, decoded, _TEXT, delimiter=_delimiter(pipeline)), decoded),
+        *_missing(pipeline, decoded),
+    ]
+    faults = " ".join(f"WHEN {check.failed} THEN {number}" for number, check in enumerate(found))
+    # In a lambda this is no part of the method that Spark generates for the step: Java does not compile one of more
+    # than 8,000 bytes, and interpreting it would cost every record.
+    parsed = (
+        f"get(transform(CASE WHEN {plain} THEN array() ELSE array({_parsed(pipeline, len(names))}) END,"
+        f" {_DECODED} -> named_struct('{_RECORD}', {_DECODED}, '{_FAULT}', CASE {faults} END)), 0)"
+    )
+    frame = project(frame, [*quoted(frame.columns), f"{parsed} AS {_PARSED}"], pipeline)
+
+    columns = {name: f"{_PARSED}.{_RECORD}.{quote(name)}" for name in names}
     if told:
-        parsed = f"coalesce({c.PLAIN}, {parsed})"
-    altered = exactness.altered(fields, decoded, _TEXT, delimiter=_delimiter(pipeline))
-    frame = project(frame, [*quoted(frame.columns), f"{parsed} AS {_DECODED}"], pipeline)
-    unparsed = f"{plain} OR {_DECODED} IS NULL"
-    frame = project(frame, [*quoted(frame.columns), f"{aside(altered, unless=unparsed)} AS {_ALTERED}"], pipeline)
-    lax = aside(f"NOT coalesce({strict}, false)", unless=plain)
-    parsable = f"is_valid_utf8({_TEXT}) AND {_DECODED} IS NOT NULL AND {_DECODED}.{c.CORRUPT} IS NULL"
+        columns = {n: f"CASE WHEN {plain} THEN {c.PLAIN}.{quote(n)} ELSE {e} END" for n, e in columns.items()}
     taken = {"value", *(name.lower() for name in names)}
     frame = project(
         frame,
         [
-            *quoted([name for name in frame.columns if name != _DECODED]),
-            f"coalesce({plain} OR ({parsable} AND NOT {_ALTERED} AND NOT {lax}), false) AS {_VALID}",
-            *(f"{value} AS {quote(name)}" for name, value in decoded.items()),
+            *quoted([name for name in frame.columns if name not in {_PARSED, _TEXT, c.PLAIN}]),
+            f"{_PARSED}.{_FAULT} AS {_FAULT}",
+            *(f"{value} AS {quote(name)}" for name, value in columns.items()),
             *(f"{raw(name)} AS {quote(name)}" for name, _ in shape.columns if name.lower() not in taken),
         ],
         pipeline,
     )
-    return frame, names, [*_validity(pipeline, plain), *_missing(pipeline, names, plain)]
+    checks = [replace(check, failed=f"{_FAULT} = {number}") for number, check in enumerate(found)]
+    return frame, names, checks
 
 
 def raw(name: str) -> str:
@@ -105,43 +114,56 @@ def parser(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
     return f"from_csv({text}, {schema}, map({options}, {strictness.csv_dialect(transform.delimiter)}))"
 
 
-def _parsed(pipeline: Pipeline, columns: list[str]) -> tuple[str, str]:
-    """SQL of the record as its parser takes it, and a condition: the parser has left nothing out."""
+def _parsed(pipeline: Pipeline, columns: int) -> str:
+    """SQL of the record as its parser takes it.
+
+    :param columns: of the schema
+    """
     transform = pipeline.transform
     assert transform.schema_ is not None
     schema = literal(f"{transform.schema_}, {c.CORRUPT} string")
     parsed = parser(pipeline, _TEXT, schema, f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{c.CORRUPT}'")
     if transform.decode == "json":
-        return parsed, strictness.of_json(_TEXT, columns)
+        return parsed
     # What the parser itself cannot bear must never reach it.
-    bearable = strictness.bearable_csv(_TEXT, transform.delimiter, len(columns))
-    return f"CASE WHEN {bearable} THEN {parsed} END", strictness.of_csv(_TEXT, len(columns))
+    bearable = strictness.bearable_csv(_TEXT, transform.delimiter, columns)
+    return f"CASE WHEN {bearable} THEN {parsed} END"
 
 
-def _validity(pipeline: Pipeline, plain: str) -> list[Check]:
+def _validity(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> list[Check]:
+    """The checks that a record is what the schema promises, each for those that have passed the ones before it.
+
+    :param altered: a condition: a parsed column is not what the record says
+    :param columns: SQL of each parsed column
+    """
+    of_json = pipeline.transform.decode == "json"
     skips_null = pipeline.error_handling.null_value_behavior == "skip"
     unfit = str(ErrorType.MESSAGE_DESERIALIZATION)
-    what = "one JSON object" if pipeline.transform.decode == "json" else "a CSV record"
-    tombstone = f"{raw('value')} IS NULL AND NOT {plain}"
+    what = "one JSON object" if of_json else "a CSV record"
+    strict = strictness.of_json(_TEXT, list(columns.values())) if of_json else strictness.of_csv(_TEXT, len(columns))
+    parsed = f"{_DECODED} IS NOT NULL"
+    complete = f"{parsed} AND {_DECODED}.{c.CORRUPT} IS NULL AND coalesce({strict}, false)"
     return [
-        Check(tombstone, c.FILTERED if skips_null else unfit, "no value to decode (a tombstone)"),
-        Check(f"NOT {_VALID} AND NOT is_valid_utf8({_TEXT})", unfit, "not valid UTF-8"),
-        Check(f"NOT {_VALID} AND {_ALTERED}", unfit, "a value that its column cannot hold as it is written"),
-        Check(f"NOT {_VALID}", unfit, f"not {what} that fits the schema"),
+        Check(f"{raw('value')} IS NULL", c.FILTERED if skips_null else unfit, "no value to decode (a tombstone)"),
+        Check(f"NOT is_valid_utf8({_TEXT})", unfit, "not valid UTF-8"),
+        Check(f"{parsed} AND {altered}", unfit, "a value that its column cannot hold as it is written"),
+        Check(f"NOT ({complete})", unfit, f"not {what} that fits the schema"),
     ]
 
 
-def _missing(pipeline: Pipeline, names: list[str], plain: str) -> list[Check]:
-    """The check that no field of the schema is missing, where it is asked for; a plain record has them all."""
+def _missing(pipeline: Pipeline, columns: Mapping[str, str]) -> list[Check]:
+    """The check that no field of the schema is missing, where it is asked for.
+
+    :param columns: SQL of each parsed column
+    """
     behavior = pipeline.error_handling.missing_field_behavior
     if pipeline.transform.decode != "json" or behavior == "null":
         return []
-    absent = " OR ".join(f"{quote(name)} IS NULL" for name in names)
-    wanted = "array(" + ", ".join(literal(name) for name in names) + ")"
+    absent = " OR ".join(f"{column} IS NULL" for column in columns.values())
+    wanted = "array(" + ", ".join(map(literal, columns)) + ")"
     lacking = f"size(array_except({wanted}, json_object_keys({_TEXT}))) > 0"
-    missing = aside(lacking, unless=f"{plain} OR NOT ({absent})")
     verdict = c.FILTERED if behavior == "skip" else str(ErrorType.JSON_PATH_NOT_FOUND)
-    return [Check(missing, verdict, "a field of the schema is missing")]
+    return [Check(f"({absent}) AND {lacking}", verdict, "a field of the schema is missing")]
 
 
 def _delimiter(pipeline: Pipeline) -> str | None:

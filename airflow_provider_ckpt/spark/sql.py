@@ -14,17 +14,6 @@ _VALUES = frozenset({"current_date", "current_timestamp", "current_user", "local
 """Names that Spark takes for functions."""
 
 
-def aside(condition: str, *, unless: str) -> str:
-    """SQL that is true where a condition holds that is seldom looked at, and false where it is null.
-
-    In a lambda it is no part of the method that Spark generates for the step: Java does not compile one of more than
-    8,000 bytes, and interpreting it costs every record.
-
-    :param unless: a condition that is never null; where it holds, nothing is looked at
-    """
-    return f"exists(CASE WHEN {unless} THEN array() ELSE array(0) END, __unused -> coalesce({condition}, false))"
-
-
 def cannot_raise(expression: str) -> bool:
     """Whether an expression is a column's name and nothing else, or one of :data:`HARMLESS` of one."""
     found = _SAFE.fullmatch(expression)
