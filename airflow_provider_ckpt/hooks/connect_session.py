@@ -33,6 +33,7 @@ _READY = "spark.ckpt.ready"
 _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
+    "spark.sql.codegen.hugeMethodLimit": "8000",  # Java interprets what is longer, which takes ten times as long
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.variable.substitute": "false",  # or Spark would replace ${...} in a user's expression without a word
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.spark.projection import project, quoted
+from airflow_provider_ckpt.spark.projection import project
 from airflow_provider_ckpt.spark.sql import quote
 
 if TYPE_CHECKING:
@@ -18,37 +18,41 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
-VALUE = "value"
-"""Field of an attempt's column: what the expression gave."""
 
+def attempts(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipeline: Pipeline) -> list[str | Column]:
+    """Columns that try some expressions, each of the records for which its condition holds.
 
-def attempt(frame: DataFrame, expressions: Mapping[str, str], condition: str, pipeline: Pipeline) -> DataFrame:
-    """Try some expressions, of the records for which a condition holds.
-
-    :param frame: what they are evaluated on
-    :param expressions: SQL by the name of the column that it gets
-    :param condition: SQL that never raises and is never null. It also keeps Spark from evaluating ahead of them all,
+    :param frame: what the expressions are evaluated on
+    :param expressions: by the name of its column, SQL of the condition and of the expression. A condition never raises
+        and is never null, and may name columns that come before. It also keeps Spark from evaluating ahead of them all,
         and so outside of try, what expressions have in common
-    :returns: ``frame`` with a column for each expression: a struct of its :data:`VALUE`; null where evaluating it
-        raises, and where the condition does not hold
+    :returns: to be projected on ``frame``. Each is null where evaluating its expression raises, which :func:`raised`
+        tells from an expression that is null, and where its condition does not hold
     :raises ConfigError: if Spark cannot use an expression
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-    kept = quoted(frame.columns)
-    structs = [f"named_struct('{VALUE}', {expression})" for expression in expressions.values()]
     if isinstance(frame, ClassicDataFrame):
-        from pyspark.sql import Column
         from pyspark.sql import functions as sf
 
-        tried = _under_try(project(frame, structs, pipeline))
-        columns = [sf.when(sf.expr(condition), column) for column in tried]
-        return frame.select(*map(sf.expr, kept), *map(Column.alias, columns, expressions))
-    cases = [
-        f"CASE WHEN NOT ({condition}) THEN NULL WHEN NOT {_raises(expression)} THEN {struct} END AS {quote(name)}"
-        for (name, expression), struct in zip(expressions.items(), structs, strict=True)
+        tried = _under_try(project(frame, [f"({e}) AS tried" for _, e in expressions.values()], pipeline))
+        return [
+            sf.when(sf.expr(condition), column).alias(name)
+            for (name, (condition, _)), column in zip(expressions.items(), tried, strict=True)
+        ]
+    return [
+        f"CASE WHEN NOT ({condition}) THEN NULL WHEN NOT ({raised(e)}) THEN ({e}) END AS {quote(name)}"
+        for name, (condition, e) in expressions.items()
     ]
-    return project(frame, [*kept, *cases], pipeline)
+
+
+def raised(expression: str) -> str:
+    """SQL that is true where evaluating an expression raises, and never raises itself.
+
+    A number added to a date is evaluated under try. It is the size of an array: Spark may leave out what it sees no use
+    for, as it does with a test for null of what cannot be null, and an expression that is not evaluated does not raise.
+    """
+    return f"try_add(DATE'1970-01-01', size(array({expression}))) IS NULL"
 
 
 def _under_try(projected: DataFrame) -> list[Column]:
@@ -61,12 +65,3 @@ def _under_try(projected: DataFrame) -> list[Column]:
     expressions = [columns.apply(number).child() for number in range(columns.length())]
     under_try = [spark.catalyst.expressions.TryEval(expression) for expression in expressions]
     return [Column(spark.classic.ExpressionUtils.column(expression)) for expression in under_try]
-
-
-def _raises(expression: str) -> str:
-    """SQL that is true where evaluating an expression raises, and never raises itself.
-
-    A number added to a date is evaluated under try. It is the size of an array: Spark may leave out what it sees no use
-    for, as it does with a test for null of what cannot be null, and an expression that is not evaluated does not raise.
-    """
-    return f"(try_add(DATE'1970-01-01', size(array({expression}))) IS NULL)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -11,24 +11,35 @@ from airflow_provider_ckpt.core.errors import ConfigError, DslParseError, Invali
 from airflow_provider_ckpt.spark.sql import first_line, quote
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 
 def project(
-    frame: DataFrame, expressions: list[str], pipeline: Pipeline, key: str = "transform", *, analyse: bool = False
+    frame: DataFrame,
+    expressions: Sequence[str | Column],
+    pipeline: Pipeline,
+    key: str = "transform",
+    *,
+    analyse: bool = False,
 ) -> DataFrame:
-    """Some columns made of those of ``frame``.
+    """Some columns made of those of ``frame``, and of those that come before.
 
-    :param expressions: SQL
+    :param expressions: SQL, or columns of a classic session
     :param key: the pipeline's, for the error
     :param analyse: find out now whether Spark can; a Connect session does so only when it must
     :raises ConfigError: if Spark cannot make them
     """
     with refusals(pipeline, key):
-        projected = frame.selectExpr(*expressions)
+        of_sql = [expression for expression in expressions if isinstance(expression, str)]
+        if len(of_sql) == len(expressions):
+            projected = frame.selectExpr(*of_sql)
+        else:
+            from pyspark.sql import functions as sf
+
+            projected = frame.select(*(sf.expr(e) if isinstance(e, str) else e for e in expressions))
         if analyse:
             projected.schema  # noqa: B018  # this is what makes it
     return projected

@@ -7,13 +7,13 @@ its own, which would tear the lanes' order apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark import beyond, expressions, packing
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark.attempts import VALUE, attempt
+from airflow_provider_ckpt.spark.attempts import attempts, raised
 from airflow_provider_ckpt.spark.decoding import Check, decode, parser, raw
 from airflow_provider_ckpt.spark.projection import project, quoted, unusable
 from airflow_provider_ckpt.spark.sql import cannot_raise, literal, quote
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.protocols import Shape
 
-_WANTED = "__wanted"
+_WANTED, _JUDGED = "__wanted", "__judged"
 
 
 def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
@@ -40,30 +40,13 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
     frame, names, checks = _columns(frame, pipeline, shape)
     outputs = dict(transform.select) if transform.select else {name: quote(name) for name in names}
 
-    branches = [f"WHEN {check.failed} THEN {_verdict(check.verdict, check.message)}" for check in checks]
-    if transform.where:
-        frame = attempt(frame, {_WANTED: f"CAST(({transform.where}) AS BOOLEAN)"}, f"{c.MARK} IS NULL", pipeline)
-        failed = _verdict(ErrorType.FILTER_EVALUATION, f"where failed: {transform.where}")
-        branches.append(f"WHEN {_WANTED} IS NULL THEN {failed}")
-        branches.append(f"WHEN NOT coalesce({_WANTED}.{VALUE}, false) THEN {literal(c.FILTERED)}")
-    judged = _judge(frame, branches, pipeline)
+    tried = {name: f"__tried_{at}" for at, (name, e) in enumerate(outputs.items()) if not cannot_raise(e)}
+    judged = _judged(frame, pipeline, checks, {at: (name, outputs[name]) for name, at in tried.items()})
 
     deliver = f"{c.MARK} IS NULL AND {c.VERDICT} IS NULL"
-    tried = {name: f"__tried_{at}" for at, (name, e) in enumerate(outputs.items()) if not cannot_raise(e)}
-    if tried:
-        judged = attempt(judged, {at: f"({outputs[name]})" for name, at in tried.items()}, deliver, pipeline)
-        branches = [f"WHEN {c.VERDICT} IS NOT NULL THEN {c.VERDICT}"]
-        for name, at in tried.items():
-            failed = _verdict(ErrorType.TRANSFORM_EVALUATION, f"select {name} failed: {outputs[name]}")
-            branches.append(f"WHEN {at} IS NULL THEN {failed}")
-        judged = _judge(judged, branches, pipeline)
-
     rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
     kept = f"{c.MARK} IS NULL" if carried else rejected
-    values = {
-        name: f"{tried[name]}.{VALUE}" if name in tried else f"CASE WHEN {deliver} THEN ({e}) END"
-        for name, e in outputs.items()
-    }
+    values = {name: tried.get(name, f"CASE WHEN {deliver} THEN ({e}) END") for name, e in outputs.items()}
     return project(
         judged,
         [
@@ -76,14 +59,39 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
     )
 
 
-def _judge(frame: DataFrame, branches: list[str], pipeline: Pipeline) -> DataFrame:
-    """Give every record the verdict of the first branch that holds for it, none where none does, and markers none.
+def _judged(
+    frame: DataFrame, pipeline: Pipeline, checks: Sequence[Check], select: Mapping[str, tuple[str, str]]
+) -> DataFrame:
+    """The records with their verdicts, and with what ``select`` makes of those that are to be delivered.
+
+    :param checks: what is demanded of a record before an expression sees it
+    :param select: by the name of its column, an output's name and the expression, which may raise
+    """
+    where = pipeline.transform.where
+    wanted = f"coalesce(CAST(({where}) AS BOOLEAN), false)"
+    trials = {_WANTED: (f"{c.MARK} IS NULL", wanted)} if where else {}
+    trials |= {at: (f"{c.MARK} IS NULL AND {_JUDGED} IS NULL", e) for at, (_, e) in select.items()}
+    columns = dict(zip(trials, attempts(frame, trials, pipeline), strict=True))
+
+    before = [f"WHEN {check.failed} THEN {_verdict(check.verdict, check.message)}" for check in checks]
+    if where:
+        before.append(f"WHEN {_WANTED} IS NULL THEN {_verdict(ErrorType.FILTER_EVALUATION, f'where failed: {where}')}")
+        before.append(f"WHEN NOT {_WANTED} THEN {literal(c.FILTERED)}")
+    after = [f"WHEN {_JUDGED} IS NOT NULL THEN {_JUDGED}"]
+    for at, (name, expression) in select.items():
+        failed = _verdict(ErrorType.TRANSFORM_EVALUATION, f"select {name} failed: {expression}")
+        after.append(f"WHEN {at} IS NULL AND {raised(expression)} THEN {failed}")
+    first = [columns.pop(_WANTED)] if where else []
+    judged, verdict = f"{_judge(before)} AS {_JUDGED}", f"{_judge(after)} AS {c.VERDICT}"
+    return project(frame, ["*", *first, judged, *columns.values(), verdict], pipeline)
+
+
+def _judge(branches: list[str]) -> str:
+    """SQL of the first verdict that holds for a record, null where none does, and for markers.
 
     :param branches: of a ``CASE``
     """
-    verdict = " ".join(["CASE", f"WHEN {c.MARK} IS NOT NULL THEN CAST(NULL AS string)", *branches, "END"])
-    columns = [name for name in frame.columns if name != c.VERDICT]
-    return project(frame, [*quoted(columns), f"{verdict} AS {c.VERDICT}"], pipeline)
+    return " ".join(["CASE", f"WHEN {c.MARK} IS NOT NULL THEN CAST(NULL AS string)", *branches, "END"])
 
 
 def _verdict(kind: str, message: str) -> str:

@@ -13,7 +13,8 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.spark.attempts import VALUE, attempt
+from airflow_provider_ckpt.spark.attempts import attempts, raised
+from airflow_provider_ckpt.spark.projection import project
 from airflow_provider_ckpt.spark.sql import HARMLESS, cannot_raise, literal, quote
 from tests.integration.spark.judging import DELIVERED, Transform
 from tests.services.replication import orders_pipeline
@@ -284,14 +285,14 @@ def test_no_shuffle_and_no_sort_stand_in_the_way(spark: SparkSession) -> None:
 def test_an_expression_is_evaluated_only_where_its_condition_holds(either: SparkSession) -> None:
     pipeline = build(orders_pipeline())
     frame = either.sql("select * from values ('1', true), ('x', true), (null, true), ('1', false) as v(t, asked)")
-    tried = attempt(frame, {"n": "cast(t as int)", "next": "cast(t as int) + 1"}, "asked", pipeline).collect()
-    assert [(row.n and row.n[VALUE], row.next and row.next[VALUE]) for row in tried] == [
-        (1, 2),
-        (None, None),
-        (None, None),
-        (None, None),
-    ]
-    assert [row.n is None for row in tried] == [False, True, False, True]
+    expressions = {"n": ("asked", "cast(t as int)"), "next": ("asked AND n IS NOT NULL", "cast(t as int) + 1")}
+    tried = project(frame, attempts(frame, expressions, pipeline), pipeline).collect()
+    assert [(row.n, row.next) for row in tried] == [(1, 2), (None, None), (None, None), (None, None)]
+
+
+def test_what_raises_is_told_from_what_is_null(spark: SparkSession) -> None:
+    frame = spark.sql(f"select t, {raised('cast(t as int)')} as raised from values ('1'), ('x'), (null) as v(t)")
+    assert {row.t: row.raised for row in frame.collect()} == {"1": False, "x": True, None: False}
 
 
 VALUES = {
