@@ -36,8 +36,9 @@ def attempts(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipel
         from pyspark.sql import functions as sf
 
         tried = _under_try(project(frame, [f"({e}) AS tried" for _, e in expressions.values()], pipeline))
+        conditions = {condition: sf.expr(condition) for condition, _ in expressions.values()}
         return [
-            sf.when(sf.expr(condition), column).alias(name)
+            sf.when(conditions[condition], column).alias(name)
             for (name, (condition, _)), column in zip(expressions.items(), tried, strict=True)
         ]
     return [
@@ -61,7 +62,6 @@ def _under_try(projected: DataFrame) -> list[Column]:
 
     jvm: Any = projected.sparkSession._jvm  # PySpark has no other way to Spark's expressions
     spark = jvm.org.apache.spark.sql
+    try_eval, as_column = spark.catalyst.expressions.TryEval, spark.classic.ExpressionUtils.column
     columns = projected._jdf.queryExecution().analyzed().projectList()
-    expressions = [columns.apply(number).child() for number in range(columns.length())]
-    under_try = [spark.catalyst.expressions.TryEval(expression) for expression in expressions]
-    return [Column(spark.classic.ExpressionUtils.column(expression)) for expression in under_try]
+    return [Column(as_column(try_eval(columns.apply(at).child()))) for at in range(columns.length())]

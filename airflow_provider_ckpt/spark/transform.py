@@ -20,6 +20,7 @@ from airflow_provider_ckpt.spark.sql import cannot_raise, literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.protocols import Shape
@@ -38,7 +39,7 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
     carried = pipeline.source.carried
     original = packing.packed(shape, raw if transform.decode else quote, kept=carried)
     frame, names, checks = _columns(frame, pipeline, shape)
-    outputs = dict(transform.select) if transform.select else {name: quote(name) for name in names}
+    outputs = _outputs(pipeline, names)
 
     tried = {name: f"__tried_{at}" for at, (name, e) in enumerate(outputs.items()) if not cannot_raise(e)}
     judged = _judged(frame, pipeline, checks, {at: (name, outputs[name]) for name, at in tried.items()})
@@ -57,6 +58,14 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
         ],
         pipeline,
     )
+
+
+def _outputs(pipeline: Pipeline, names: list[str]) -> dict[str, str]:
+    """SQL of each output column.
+
+    :param names: of the columns put out where there is no ``select``
+    """
+    return dict(pipeline.transform.select or {name: quote(name) for name in names})
 
 
 def _judged(
@@ -99,27 +108,28 @@ def _verdict(kind: str, message: str) -> str:
     return literal(kind if kind == c.FILTERED else f"{kind} {message}")
 
 
-def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> None:
+def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> StructType:
     """Refuse what cannot stand in a transform.
 
     :param frame: as :func:`apply` takes it
+    :returns: the output columns
     :raises ConfigError: if an expression does not parse, names an unknown column, is nondeterministic, or needs other
         records than its own
     """
+    frame, names, _ = _columns(frame, pipeline, shape)
     where = {"where": f"CAST(({pipeline.transform.where}) AS BOOLEAN)"} if pipeline.transform.where else {}
-    wanted = where | {f"select.{name}": expression for name, expression in (pipeline.transform.select or {}).items()}
-    if not wanted:
-        return
-    frame, _, _ = _columns(frame, pipeline, shape)
-    if expressions.fit(frame, wanted.values()):
-        return
-    for name, expression in wanted.items():
-        key = f"transform.{name}"
-        project(frame, [f"({expression}) AS checked"], pipeline, key, analyse=True)
-        problem = expressions.problem(frame, expression)
-        if problem:
-            what, hint = problem
-            raise unusable(key)(f"{key} {what}: {expression}", pipeline=pipeline.name, hint=hint)
+    select = {f"select.{name}": expression for name, expression in (pipeline.transform.select or {}).items()}
+    wanted = where | select
+    if wanted and not expressions.fit(frame, wanted.values()):
+        for name, expression in wanted.items():
+            key = f"transform.{name}"
+            project(frame, [f"({expression}) AS checked"], pipeline, key, analyse=True)
+            problem = expressions.problem(frame, expression)
+            if problem:
+                what, hint = problem
+                raise unusable(key)(f"{key} {what}: {expression}", pipeline=pipeline.name, hint=hint)
+    outputs = [f"({e}) AS {quote(name)}" for name, e in _outputs(pipeline, names).items()]
+    return project(frame, outputs, pipeline, analyse=True).schema
 
 
 def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorType) -> Iterator[DataFrame]:

@@ -111,14 +111,11 @@ def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
         plain = plain_records(spark, pipeline)
         return list(job.shape.columns if plain is None else plain.fields)
     empty = spark.createDataFrame([], reader_schema(spark, job))
-    transform.check(empty, pipeline, job.shape)
-    with refusals(pipeline):
-        judged = transform.apply(empty, pipeline, job.shape).schema.fields
-    control = {*c.CONTROL, c.VERDICT, c.ORIGINAL}
+    columns = transform.check(empty, pipeline, job.shape)
     if pipeline.transform.returns is not None:
         job.transform_function()
-        judged = parse_schema(spark, pipeline.transform.returns, pipeline.name, "transform.returns").fields
-    return [(found.name, found.dataType.simpleString()) for found in judged if found.name not in control]
+        columns = parse_schema(spark, pipeline.transform.returns, pipeline.name, "transform.returns")
+    return [(found.name, found.dataType.simpleString()) for found in columns.fields]
 
 
 def _frame(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> DataFrame:
