@@ -18,42 +18,40 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
+VALUE = "value"
+"""Field of an attempt's column: what the expression gave."""
+
 
 def attempts(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipeline: Pipeline) -> list[str | Column]:
     """Columns that try some expressions, each of the records for which its condition holds.
+
+    What is tried is a struct of the expression: Spark moves try into the branches of a ``CASE`` that stands right under
+    it, so that the branches' conditions may raise, and takes nothing out of a struct.
 
     :param frame: what the expressions are evaluated on
     :param expressions: by the name of its column, SQL of the condition and of the expression. A condition never raises
         and is never null, and may name columns that come before. It also keeps Spark from evaluating ahead of them all,
         and so outside of try, what expressions have in common
-    :returns: to be projected on ``frame``. Each is null where evaluating its expression raises, which :func:`raised`
-        tells from an expression that is null, and where its condition does not hold
+    :returns: to be projected on ``frame``. Each is a struct of its :data:`VALUE`; null where evaluating it raises, and
+        where its condition does not hold
     :raises ConfigError: if Spark cannot use an expression
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-    if isinstance(frame, ClassicDataFrame):
+    structs = {name: f"named_struct('{VALUE}', {e})" for name, (_, e) in expressions.items()}
+    if expressions and isinstance(frame, ClassicDataFrame):
         from pyspark.sql import functions as sf
 
-        tried = _under_try(project(frame, [f"({e}) AS tried" for _, e in expressions.values()], pipeline))
+        tried = _under_try(project(frame, list(structs.values()), pipeline))
         conditions = {condition: sf.expr(condition) for condition, _ in expressions.values()}
         return [
             sf.when(conditions[condition], column).alias(name)
             for (name, (condition, _)), column in zip(expressions.items(), tried, strict=True)
         ]
     return [
-        f"CASE WHEN NOT ({condition}) THEN NULL WHEN NOT ({raised(e)}) THEN ({e}) END AS {quote(name)}"
+        f"CASE WHEN NOT ({condition}) THEN NULL WHEN NOT ({_raises(e)}) THEN {structs[name]} END AS {quote(name)}"
         for name, (condition, e) in expressions.items()
     ]
-
-
-def raised(expression: str) -> str:
-    """SQL that is true where evaluating an expression raises, and never raises itself.
-
-    A number added to a date is evaluated under try. It is the size of an array: Spark may leave out what it sees no use
-    for, as it does with a test for null of what cannot be null, and an expression that is not evaluated does not raise.
-    """
-    return f"try_add(DATE'1970-01-01', size(array({expression}))) IS NULL"
 
 
 def _under_try(projected: DataFrame) -> list[Column]:
@@ -65,3 +63,12 @@ def _under_try(projected: DataFrame) -> list[Column]:
     try_eval, as_column = spark.catalyst.expressions.TryEval, spark.classic.ExpressionUtils.column
     columns = projected._jdf.queryExecution().analyzed().projectList()
     return [Column(as_column(try_eval(columns.apply(at).child()))) for at in range(columns.length())]
+
+
+def _raises(expression: str) -> str:
+    """SQL that is true where evaluating an expression raises, and never raises itself.
+
+    A number added to a date is evaluated under try. It is the size of an array: Spark may leave out what it sees no use
+    for, as it does with a test for null of what cannot be null, and an expression that is not evaluated does not raise.
+    """
+    return f"try_add(DATE'1970-01-01', size(array({expression}))) IS NULL"

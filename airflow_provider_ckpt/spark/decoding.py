@@ -75,8 +75,8 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFram
         *_missing(pipeline, decoded),
     ]
     faults = " ".join(f"WHEN {check.failed} THEN {number}" for number, check in enumerate(found))
-    # In a lambda this is no part of the method that Spark generates for the step: Java does not compile one of more
-    # than 8,000 bytes, and interpreting it would cost every record.
+    # In a lambda this is no part of the method that Spark generates for the steps after it: Java does not compile one
+    # of more than 8,000 bytes, and taking the steps one by one would cost every record.
     parsed = (
         f"get(transform(CASE WHEN {plain} THEN array() ELSE array({_parsed(pipeline, len(names))}) END,"
         f" {_DECODED} -> named_struct('{_RECORD}', {_DECODED}, '{_FAULT}', CASE {faults} END)), 0)"

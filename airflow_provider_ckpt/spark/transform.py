@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark import beyond, expressions, packing
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark.attempts import attempts, raised
+from airflow_provider_ckpt.spark.attempts import VALUE, attempts
 from airflow_provider_ckpt.spark.decoding import Check, decode, parser, raw
 from airflow_provider_ckpt.spark.projection import project, quoted, unusable
 from airflow_provider_ckpt.spark.sql import cannot_raise, literal, quote
@@ -47,7 +47,10 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
     deliver = f"{c.MARK} IS NULL AND {c.VERDICT} IS NULL"
     rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
     kept = f"{c.MARK} IS NULL" if carried else rejected
-    values = {name: tried.get(name, f"CASE WHEN {deliver} THEN ({e}) END") for name, e in outputs.items()}
+    values = {
+        name: f"{tried[name]}.{VALUE}" if name in tried else f"CASE WHEN {deliver} THEN ({e}) END"
+        for name, e in outputs.items()
+    }
     return project(
         judged,
         [
@@ -77,7 +80,7 @@ def _judged(
     :param select: by the name of its column, an output's name and the expression, which may raise
     """
     where = pipeline.transform.where
-    wanted = f"coalesce(CAST(({where}) AS BOOLEAN), false)"
+    wanted = f"CAST(({where}) AS BOOLEAN)"
     trials = {_WANTED: (f"{c.MARK} IS NULL", wanted)} if where else {}
     trials |= {at: (f"{c.MARK} IS NULL AND {_JUDGED} IS NULL", e) for at, (_, e) in select.items()}
     columns = dict(zip(trials, attempts(frame, trials, pipeline), strict=True))
@@ -85,11 +88,11 @@ def _judged(
     before = [f"WHEN {check.failed} THEN {_verdict(check.verdict, check.message)}" for check in checks]
     if where:
         before.append(f"WHEN {_WANTED} IS NULL THEN {_verdict(ErrorType.FILTER_EVALUATION, f'where failed: {where}')}")
-        before.append(f"WHEN NOT {_WANTED} THEN {literal(c.FILTERED)}")
+        before.append(f"WHEN NOT coalesce({_WANTED}.{VALUE}, false) THEN {literal(c.FILTERED)}")
     after = [f"WHEN {_JUDGED} IS NOT NULL THEN {_JUDGED}"]
     for at, (name, expression) in select.items():
         failed = _verdict(ErrorType.TRANSFORM_EVALUATION, f"select {name} failed: {expression}")
-        after.append(f"WHEN {at} IS NULL AND {raised(expression)} THEN {failed}")
+        after.append(f"WHEN {at} IS NULL THEN {failed}")
     first = [columns.pop(_WANTED)] if where else []
     judged, verdict = f"{_judge(before)} AS {_JUDGED}", f"{_judge(after)} AS {c.VERDICT}"
     return project(frame, ["*", *first, judged, *columns.values(), verdict], pipeline)

@@ -13,7 +13,7 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.spark.attempts import attempts, raised
+from airflow_provider_ckpt.spark.attempts import VALUE, attempts
 from airflow_provider_ckpt.spark.projection import project
 from airflow_provider_ckpt.spark.sql import HARMLESS, cannot_raise, literal, quote
 from tests.integration.spark.judging import DELIVERED, Transform
@@ -142,6 +142,29 @@ def test_what_can_never_be_null_may_raise_all_the_same(each_way: SparkSession) -
     assert [item.verdict for item in together.rows(*rows)] == [DELIVERED, FAILED_WHERE, DELIVERED]
 
 
+REWRITTEN = {
+    "a null instead of a value": "nullif(cast(t as int), 0) + 1",
+    "a default for it": "ifnull(nullif(cast(t as int), 0), 7)",
+    "a choice": "nvl2(cast(t as int), 1, NULL)",
+    "one branch": "CASE WHEN cast(t as int) > 0 THEN 'a' END",
+    "a function of branches": "upper(if(cast(t as int) > 0, 'a', NULL))",
+    "a sign before branches": "-if(cast(t as int) > 0, 1, NULL)",
+    "a cast of branches": "cast(if(cast(t as int) > 0, '1', '2') as int)",
+    "a range": "cast(t as int) between 0 and 9",
+    "a list": "cast(t as int) in (1, 12, NULL)",
+    "a field of a branch": "if(cast(t as int) > 0, named_struct('a', 1), NULL).a",
+}
+"""What Spark rewrites, or moves out of where it is written."""
+
+
+def test_what_spark_moves_stays_under_try(each_way: SparkSession) -> None:
+    judged = Transform(each_way, {"select": REWRITTEN}, table="t string").rows(("12",), ("x",), (None,))
+    assert [item.verdict for item in judged] == [DELIVERED, FAILED_SELECT, DELIVERED]
+    for name, expression in REWRITTEN.items():
+        alone = Transform(each_way, {"select": {"out": expression}}, table="t string").rows(("12",), ("x",))
+        assert (name, [item.verdict for item in alone]) == (name, [DELIVERED, FAILED_SELECT])
+
+
 def test_the_message_names_the_expression_that_raised(each_way: SparkSession) -> None:
     select = {"double": "cast(a * 2 as tinyint)", "ratio": "a / b", "sum": "a + b"}
     judged = Transform(each_way, {"select": select}, table=AB).rows((1, 1), (100, 1), (1, 0), (2147483647, 1))
@@ -161,6 +184,27 @@ def test_one_raising_part_used_in_many_places_is_evaluated_only_behind_its_guard
     judged = shared.rows(("4",), ("x",), ("0",), ("-6",))
     assert [item.verdict for item in judged] == [DELIVERED, FAILED_WHERE, "filtered", DELIVERED]
     assert judged[3].row == {"n": -6, "next": -5, "half": -3.0, "again": 6}
+
+
+def test_of_more_expressions_than_one_compiled_method_holds_the_one_that_raised_is_named(
+    each_way: SparkSession,
+) -> None:
+    select = {f"c{number}": f"cast(a * {number} as tinyint) + coalesce(b, 0)" for number in range(1, 101)}
+    judged = Transform(each_way, {"where": "a >= 0", "select": select}, table=AB).rows((1, 27), (-1, 0), (2, None))
+    assert [item.verdict for item in judged] == [DELIVERED, "filtered", FAILED_SELECT]
+    assert judged[0].row == {f"c{number}": number + 27 for number in range(1, 101)}
+    assert judged[2].message == "select c64 failed: cast(a * 64 as tinyint) + coalesce(b, 0)"
+
+
+def test_a_value_that_is_null_is_delivered(each_way: SparkSession) -> None:
+    select = {"n": "try_cast(t as int)", "length": "nullif(cast(t as int), 0) + 1"}
+    judged = Transform(each_way, {"select": select}, table="t string").rows(("0",), (None,), ("x",), ("4",))
+    assert [item.verdict for item in judged] == [DELIVERED, DELIVERED, FAILED_SELECT, DELIVERED]
+    assert [item.row for item in judged if item.verdict == DELIVERED] == [
+        {"n": 0, "length": None},
+        {"n": None, "length": None},
+        {"n": 4, "length": 5},
+    ]
 
 
 def test_what_the_where_leaves_out_is_not_evaluated_further(each_way: SparkSession) -> None:
@@ -287,12 +331,13 @@ def test_an_expression_is_evaluated_only_where_its_condition_holds(either: Spark
     frame = either.sql("select * from values ('1', true), ('x', true), (null, true), ('1', false) as v(t, asked)")
     expressions = {"n": ("asked", "cast(t as int)"), "next": ("asked AND n IS NOT NULL", "cast(t as int) + 1")}
     tried = project(frame, attempts(frame, expressions, pipeline), pipeline).collect()
-    assert [(row.n, row.next) for row in tried] == [(1, 2), (None, None), (None, None), (None, None)]
-
-
-def test_what_raises_is_told_from_what_is_null(spark: SparkSession) -> None:
-    frame = spark.sql(f"select t, {raised('cast(t as int)')} as raised from values ('1'), ('x'), (null) as v(t)")
-    assert {row.t: row.raised for row in frame.collect()} == {"1": False, "x": True, None: False}
+    assert [(row.n and row.n[VALUE], row.next and row.next[VALUE]) for row in tried] == [
+        (1, 2),
+        (None, None),
+        (None, None),
+        (None, None),
+    ]
+    assert [row.n is None for row in tried] == [False, True, False, True]
 
 
 VALUES = {
