@@ -191,7 +191,7 @@ class KafkaBroker:
         name = name or f"topic-{self._topics}"
         admin = self.admin()
         topic = NewTopic(name, partitions, 1, config=dict(config or {}))
-        _until(lambda: _create(admin, topic), f"topic {name} could not be created: the broker stayed fenced")
+        _until(lambda: _create(admin, topic), f"topic {name} could not be created: the broker stayed fenced", 60)
         # Made is not yet known everywhere: a client may still be told that there is no such topic.
         _until(lambda: name in admin.list_topics(timeout=10).topics, f"topic {name} did not appear")
         return name
@@ -265,11 +265,13 @@ class KafkaBroker:
 
 
 def _create(admin: AdminClient, topic: NewTopic) -> bool:
-    """Whether the topic was made; a broker that was paused is fenced for a moment, and takes none meanwhile."""
+    """Whether the topic was made; a broker that was paused is fenced for a moment: it takes none, or is silent."""
     from confluent_kafka import KafkaError, KafkaException
 
     try:
-        admin.create_topics([topic])[topic.topic].result(30)
+        admin.create_topics([topic])[topic.topic].result(10)
+    except TimeoutError:
+        return topic.topic in admin.list_topics(timeout=10).topics
     except KafkaException as error:
         if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
             raise
