@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.spark.projection import project
+from airflow_provider_ckpt.spark.projection import refusals
 from airflow_provider_ckpt.spark.sql import quote
 
 if TYPE_CHECKING:
@@ -28,41 +28,39 @@ def attempts(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipel
     What is tried is a struct of the expression: Spark moves try into the branches of a ``CASE`` that stands right under
     it, so that the branches' conditions may raise, and takes nothing out of a struct.
 
-    :param frame: what the expressions are evaluated on
+    :param frame: what the expressions are to be evaluated on
     :param expressions: by the name of its column, SQL of the condition and of the expression. A condition never raises
         and is never null, and may name columns that come before. It also keeps Spark from evaluating ahead of them all,
         and so outside of try, what expressions have in common
     :returns: to be projected on ``frame``. Each is a struct of its :data:`VALUE`; null where evaluating it raises, and
         where its condition does not hold
-    :raises ConfigError: if Spark cannot use an expression
+    :raises ConfigError: if Spark cannot parse an expression
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     structs = {name: f"named_struct('{VALUE}', {e})" for name, (_, e) in expressions.items()}
-    if expressions and isinstance(frame, ClassicDataFrame):
-        from pyspark.sql import functions as sf
-
-        tried = _under_try(project(frame, list(structs.values()), pipeline))
-        conditions = {condition: sf.expr(condition) for condition, _ in expressions.values()}
-        return [
-            sf.when(conditions[condition], column).alias(name)
-            for (name, (condition, _)), column in zip(expressions.items(), tried, strict=True)
-        ]
+    if isinstance(frame, ClassicDataFrame):
+        with refusals(pipeline):
+            return _under_try(
+                frame, {name: f"CASE WHEN {when} THEN {structs[name]} END" for name, (when, _) in expressions.items()}
+            )
     return [
         f"CASE WHEN NOT ({condition}) THEN NULL WHEN NOT ({_raises(e)}) THEN {structs[name]} END AS {quote(name)}"
         for name, (condition, e) in expressions.items()
     ]
 
 
-def _under_try(projected: DataFrame) -> list[Column]:
-    """The columns of a projection, as analysed, under try."""
+def _under_try(frame: DataFrame, expressions: Mapping[str, str]) -> list[str | Column]:
+    """Columns of expressions under try, by name."""
     from pyspark.sql.classic.column import Column
 
-    jvm: Any = projected.sparkSession._jvm  # PySpark has no other way to Spark's expressions
-    spark = jvm.org.apache.spark.sql
+    session: Any = frame.sparkSession  # PySpark has no other way to Spark's expressions
+    parser, spark = session._jsparkSession.sessionState().sqlParser(), session._jvm.org.apache.spark.sql
     try_eval, as_column = spark.catalyst.expressions.TryEval, spark.classic.ExpressionUtils.column
-    columns = projected._jdf.queryExecution().analyzed().projectList()
-    return [Column(as_column(try_eval(columns.apply(at).child()))) for at in range(columns.length())]
+    return [
+        Column(as_column(try_eval(parser.parseExpression(expression))).alias(name))
+        for name, expression in expressions.items()
+    ]
 
 
 def _raises(expression: str) -> str:
