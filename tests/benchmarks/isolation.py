@@ -1,6 +1,6 @@
 """What isolation of bad records costs: a million clean rows with and without it, and 100,000 rows with some bad ones.
 
-``python -m tests.benchmarks.isolation [--rounds 15] [--rows 1000000]``. Two pipelines, each a complete run: a table
+``python -m tests.benchmarks.isolation [--rounds 25] [--rows 1000000]``. Two pipelines, each a complete run: a table
 into a table with a ``where`` and five expressions, and JSON lines into a Delta table with a decode, a ``where`` and two
 expressions. Without isolation they are the same runs, but the transform is plain Spark SQL under ANSI, in which the
 first bad record fails the task: nothing is tried, no verdicts, no check that JSON is strict. Each round measures both
@@ -247,7 +247,7 @@ def _say(line: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.isolation", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15, help="counted rounds (default: 15)")
+    parser.add_argument("--rounds", type=int, default=25, help="counted rounds (default: 25)")
     parser.add_argument("--rows", type=int, default=1_000_000, help="clean rows (default: 1,000,000)")
     options = parser.parse_args(arguments)
     result = run(options.rounds, options.rows)
