@@ -97,6 +97,7 @@ class Transform(Part):
     :param where: keep only records for which this is true; the rest are counted as filtered
     :param select: output column → expression; all columns unchanged by default
     :param delimiter: of csv
+    :param max_record_bytes: a larger raw record is bad; Spark needs some ten times this of each lane's memory
     :param python: a function of one's own, the last step: ``module:function``, or ``task`` where ``@task.ckpt_batch``
         gives it
     :param returns: the columns that it gives, as Spark DDL
@@ -107,6 +108,7 @@ class Transform(Part):
     where: str | None = None
     select: Texts | None = None
     delimiter: str = Field(default=",", pattern=r'^[^"\r\n]$')
+    max_record_bytes: int = Field(default=16 << 20, gt=0)
     python: str | None = None
     returns: str | None = None
 

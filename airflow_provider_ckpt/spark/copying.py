@@ -17,7 +17,7 @@ from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
-from airflow_provider_ckpt.spark import beyond, originals
+from airflow_provider_ckpt.spark import beyond, originals, oversize
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.delivery import Lane, outcome_rows
 from airflow_provider_ckpt.spark.failures import info_of
@@ -72,8 +72,10 @@ class _Ahead:
         self._tasks = tasks
         self._nothing = nothing
         self._plain = plain
-        self._traced = job.pipeline.dead_letter_queue.include_stack_trace
-        self._watched = beyond.columns(job.pipeline, job.shape)
+        pipeline = job.pipeline
+        self._largest = pipeline.transform.max_record_bytes
+        self._traced = pipeline.dead_letter_queue.include_stack_trace
+        self._watched = beyond.columns(pipeline, job.shape)
         self._reader: Reader | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckpt-read")
         self._next: tuple[int, Future[Gathered | None]] | None = None
@@ -109,7 +111,7 @@ class _Ahead:
             self._reader = self._reader or self._job.reader()
             records = []
             for found in self._reader.read(task):
-                rows = found if self._plain is None else self._plain.rows(found)
+                rows = found if self._plain is None else self._decoded(self._plain, found)
                 if rows is None:
                     return None
                 records.append(rows)
@@ -117,6 +119,11 @@ class _Ahead:
             return self._sorted_out(self._reader, task, table)
         except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes an outcome
             return Gathered.of(self._nothing, failure=info_of(error, traced=self._traced))
+
+    def _decoded(self, plain: Plain, records: pa.RecordBatch) -> pa.RecordBatch | None:
+        """The rows of raw records; None where Spark must decode them, or one is larger than may be."""
+        _, large = oversize.apart(records, self._largest)
+        return None if large else plain.rows(records)
 
     def _sorted_out(self, reader: Reader, task: BatchTask, records: pa.Table) -> Gathered:
         """The rows, and dead letters of those with a text that is not UTF-8 or a time that is none."""

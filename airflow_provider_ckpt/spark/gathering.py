@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import originals, packing
+from airflow_provider_ckpt.spark import originals, oversize, packing
 from airflow_provider_ckpt.spark.failures import info_of
 from airflow_provider_ckpt.spark.places import Places
 from airflow_provider_ckpt.spark.texts import unreadable_texts
@@ -126,6 +126,7 @@ class Gathering:
         if why is None:
             try:
                 _add_letters(gathered, reader, task, raw=shape.raw)
+                gathered.letters += oversize.letters(reader, task, mark["large"])
             except Exception as error:  # noqa: BLE001  # reading records again is reading: its failure is the batch's
                 gathered.failure = info_of(error, traced=self._traced)
         return gathered

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo
 from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark import oversize
 from airflow_provider_ckpt.spark.failures import info_of
 
 if TYPE_CHECKING:
@@ -57,27 +58,32 @@ def work_off(
     :param plain: which records the reader decodes itself, where the transform asks
     :param read: whose records are asked for; any other batch is a marker alone
     """
-    traced = job.pipeline.dead_letter_queue.include_stack_trace
+    pipeline = job.pipeline
+    traced, largest = pipeline.dead_letter_queue.include_stack_trace, pipeline.transform.max_record_bytes
     started = time.monotonic()
     unreachable = False
     reader: Reader | None = None
     try:
         for index, task in enumerate(wave.lanes[lane]):
             if unreachable or (index and time.monotonic() - started > wave.seconds):
-                yield _marker(schema, lane, index, c.NOT_ATTEMPTED, None)
+                yield _marker(schema, lane, index, c.NOT_ATTEMPTED)
                 continue
             count, failure = 0, None
+            large: list[tuple[int, int]] = []
             if task.instruction in read:
                 try:
                     reader = reader or open_reader()
                     for records in reader.read(task):
                         count += records.num_rows
-                        yield _tagged(schema, lane, index, records, plain)
+                        taken, larger = oversize.apart(records, largest) if job.shape.raw else (records, [])
+                        large += larger
+                        if taken.num_rows:
+                            yield _tagged(schema, lane, index, taken, plain)
                 except CkptError as error:
                     failure, unreachable = info_of(error, traced=traced), error.whole
                 except Exception as error:  # noqa: BLE001  # the lane's boundary: it becomes the batch's outcome
                     failure = info_of(error, traced=traced)
-            yield _marker(schema, lane, index, count, failure)
+            yield _marker(schema, lane, index, count, failure, large)
     finally:
         if reader is not None:
             reader.close()
@@ -122,8 +128,15 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return column if column.type == wanted else column.cast(wanted)
 
 
-def _marker(schema: pa.Schema, lane: int, index: int, read: int, failure: ErrorInfo | None) -> pa.RecordBatch:
+def _marker(
+    schema: pa.Schema,
+    lane: int,
+    index: int,
+    read: int,
+    failure: ErrorInfo | None = None,
+    large: Sequence[tuple[int, int]] = (),
+) -> pa.RecordBatch:
     import pyarrow as pa
 
-    mark = json.dumps({"read": read, "failure": failure and failure.to_json()})
+    mark = json.dumps({"read": read, "failure": failure and failure.to_json(), "large": large})
     return pa.RecordBatch.from_pylist([{c.BATCH: c.batch_number(lane, index), c.MARK: mark}], schema=schema)

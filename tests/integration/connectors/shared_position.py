@@ -138,7 +138,7 @@ def _judged(records: pa.RecordBatch, verdicts: Sequence[Verdict]) -> pa.RecordBa
         json.dumps({"number": number}) if verdict and verdict != c.FILTERED else None
         for number, verdict in zip(records["number"].to_pylist(), verdicts, strict=True)
     ]
-    mark = json.dumps({"read": records.num_rows, "failure": None})
+    mark = json.dumps({"read": records.num_rows, "failure": None, "large": []})
     columns = {
         c.BATCH: pa.array([0] * (records.num_rows + 1), pa.int64()),
         POSITION: [*records[POSITION].to_pylist(), None],

@@ -115,6 +115,26 @@ def test_files_into_postgres(spark: SparkSession, ledger: Ledger, tmp_path: Path
     assert kept(replication) == as_lines(LETTERS + refused, b"\n")
 
 
+def test_a_quote_that_is_never_closed_costs_the_rest_of_its_file_and_nothing_else(
+    spark: SparkSession, ledger: Ledger, tmp_path: Path, postgres_database: str
+) -> None:
+    execute(postgres_database, TARGET)
+    good = b"".join(b"%d,name %d,1.5\n" % (number, number) for number in range(100))
+    rest = b'7,"never closed,1.5\n' + good * 40_000
+    source = in_file(tmp_path / "in", [good + rest])
+    (tmp_path / "in" / "other.csv").write_bytes(good + rest)
+    transform = {"decode": "csv", "schema": corpus.SCHEMA, "where": "id >= 0"}
+    sink = {"type": "postgres", "connection": DATABASE, "table": "target"}
+    parts = document(source={**source, "format": "csv", "header": False}, sink=sink, transform=transform)
+    replication = Replication(spark, ledger, postgres_database, parts)
+
+    summary = replication.run()
+
+    assert len(rest) > 50 * corpus.MEGABYTE
+    settled(replication, summary, letters=2, rows=200)
+    assert kept(replication) == Counter({rest: 2})
+
+
 def test_a_topic_into_a_topic(
     spark: SparkSession, ledger: Ledger, kafka_broker: KafkaBroker, postgres_database: str
 ) -> None:

@@ -111,6 +111,30 @@ def test_a_null_is_looked_at_where_the_pipeline_says_that_it_is_an_error(spark: 
     assert [letter[0] for letter in line["letters"]] == [3]
 
 
+@pytest.mark.parametrize("where", [None, "id >= 0"], ids=["decoded alone", "filtered, too"])
+def test_a_record_that_is_larger_than_may_be_never_enters_the_jvm(
+    spark: SparkSession, log: Path, where: str | None
+) -> None:
+    fitting, odd = b'{"id": 12, "name": "%s"}' % (b"n" * 77), b'{"name": "%s", "id": 14}' % (b"n" * 78)
+    plain, broken = b'{"id": 23, "name": "%s"}' % (b"n" * 78), b'{"id": ' + b"\xff" * 200
+    script = Script(raw={12: fitting, 14: odd, 23: plain, **dict.fromkeys(range(30, 40), broken)}, rows=4)
+    keys = {"transform": {**DECODE["transform"], "where": where, "max_record_bytes": len(fitting)}}
+
+    ended = run(spark, log, script, make_wave(tens(0, 1), tens(2, 3)), **keys)
+
+    assert set(ended.values()) == {AttemptOutcome.DELIVERED}
+    lines = {line["seq"]: line for line in written(log)}
+    names = [name for seq in range(4) for name in lines[seq]["names"]]
+    assert names == ["n" * 77 if n == 12 else f"row {n}" for n in range(30) if n not in (14, 23)]
+    letters = [letter for seq in range(4) for letter in lines[seq]["letters"]]
+    assert [position for position, *_ in letters] == [14, 23, *range(30, 40)]
+    assert {kind for _, kind, _, _ in letters} == {"MessageDeserialization"}
+    assert letters[0][2:] == [f"{len(odd)} bytes, more than transform.max_record_bytes", odd.decode()]
+    assert [text for *_, text in letters[1:]] == [
+        record.decode(errors="backslashreplace") for record in [plain] + [broken] * 10
+    ]
+
+
 def _written(kind: str, chance: Random) -> str:
     """A value of a type as programs write it, or nearly."""
     digits = "".join(chance.choices("0123456789", k=chance.randint(1, 20))) if chance.random() < 0.9 else "0"
