@@ -15,7 +15,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.moments import iso
+from airflow_provider_ckpt.connectors import moments
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +61,7 @@ def _encoder(kind: pa.DataType) -> _Encode:
     if pa.types.is_decimal(kind):
         return _plain
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return lambda column: _quoted(iso(column))
+        return lambda column: _quoted(moments.iso(column))
     return _one_by_one
 
 
@@ -102,33 +102,8 @@ def _strings(column: pa.Array) -> pa.Array:
 def _one_by_one(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
-    return pa.array([None if value is None else _value(value) for value in _objects(column)], pa.string())
-
-
-def _objects(column: pa.Array) -> list[Any]:
-    """Values as Python has them; a time that it has no value for as text."""
-    try:
-        found: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
-    except (OverflowError, ValueError):
-        return [_object(value) for value in column]
-    return found
-
-
-def _object(value: pa.Scalar) -> Any:
-    """The same for one value, by its parts."""
-    import pyarrow as pa
-
-    if not value.is_valid:
-        return None
-    if pa.types.is_map(value.type):
-        keys, items = value.values.flatten()
-        return dict(zip(_objects(keys), _objects(items), strict=True))
-    if pa.types.is_struct(value.type):
-        return {name: _object(item) for name, item in value.items()}
-    if pa.types.is_list(value.type):
-        return _objects(value.values)
-    times = pa.types.is_date(value.type) or pa.types.is_timestamp(value.type)
-    return iso(pa.array([value], value.type))[0].as_py() if times else value.as_py()
+    found = moments.objects(column, moments.iso, dict)
+    return pa.array([None if value is None else _value(value) for value in found], pa.string())
 
 
 def _value(value: Any) -> str:

@@ -7,13 +7,16 @@ as PostgreSQL writes them, with BC; what is delivered has them as ISO 8601 does.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_Text = Callable[["pa.Array"], "pa.Array"]
+_Maps = type[list[Any]] | type[dict[Any, Any]]
 
 _DAY = 86_400_000_000
 _CYCLE = 146_097
@@ -49,6 +52,36 @@ def texts(column: pa.Array) -> pa.Array:
         numbers = _numbers(column).to_pylist()
         return pa.array([None if n is None else instant(n, zoned=kind.tz is not None) for n in numbers], pa.string())
     return column
+
+
+def objects(column: pa.Array, text: _Text, maps: _Maps = list) -> list[Any]:
+    """Values as Python has them, and where it has none for a day or an instant, however deep inside, its text.
+
+    :param text: of days or instants, :func:`texts` or :func:`iso`
+    :param maps: what becomes of a map: a list of pairs, or a dictionary
+    """
+    try:
+        found: list[Any] = column.to_pylist(maps_as_pydicts="lossy" if maps is dict else None)
+    except (OverflowError, ValueError):
+        return [_object(value, text, maps) for value in column]
+    return found
+
+
+def _object(value: pa.Scalar, text: _Text, maps: _Maps) -> Any:
+    """The same for one value, by its parts."""
+    import pyarrow as pa
+
+    if not value.is_valid:
+        return None
+    if pa.types.is_map(value.type):
+        keys, items = (objects(part, text, maps) for part in value.values.flatten())
+        return maps(zip(keys, items, strict=True))
+    if pa.types.is_struct(value.type):
+        return {name: _object(item, text, maps) for name, item in value.items()}
+    if pa.types.is_list(value.type):
+        return objects(value.values, text, maps)
+    times = pa.types.is_date(value.type) or pa.types.is_timestamp(value.type)
+    return text(pa.array([value], value.type))[0].as_py() if times else value.as_py()
 
 
 def parsed(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:

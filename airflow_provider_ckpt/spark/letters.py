@@ -191,11 +191,11 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _inner(value: Any, kind: pa.DataType) -> Any:
-    """The same for a value inside another, where Arrow takes no text for a date or time."""
+    """The same for a value inside another, where Arrow takes no text for a day or an instant."""
     import pyarrow as pa
 
-    if value is not None and pa.types.is_temporal(kind):
-        return pa.scalar(value, pa.string()).cast(kind).as_py()
+    if value is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        return moments.parsed([value], kind)[0].value
     return _value(value, kind)
 
 

@@ -210,8 +210,7 @@ def _values(column: pa.Array) -> list[Any]:
     if pa.types.is_string(column.type):
         found = column.view(pa.binary()).to_pylist()
         return [None if value is None else value.decode("utf-8", "surrogateescape") for value in found]
-    values: list[Any] = moments.texts(column).to_pylist()
-    return values
+    return moments.objects(column, moments.texts)
 
 
 def _text(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_ckpt.core.acts import ActKind
@@ -169,6 +171,32 @@ def test_a_rejected_row_of_a_parquet_file_is_replayed_with_all_its_columns(folde
     (replayed,) = [row for row in rows(folders.out) if row["id"] == 7]
     assert replayed == {"id": 7, "inner": {"day": date(2024, 2, 29), "sizes": [7]}, "raw": b"\xff"}
     assert len(visible(folders.out)) == 3
+
+
+def test_times_that_python_has_not_come_out_of_the_lists_of_a_rejected_row_and_go_back_in(folders: Folders) -> None:
+    days = pa.array([[19782, None, 6_585_000], [-800_000]], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))
+    at = pa.StructArray.from_arrays([pa.array([570_000_000_000_000_000, 0], pa.timestamp("us", "UTC"))], ["at"])
+    table = pa.table({"id": [1, 2], "days": days, "told": at})
+    put_rows(folders.inbox / "a.parquet", table, at=1)
+    transform = {"decode": None, "schema": None, "where": "id / (id - 1) > 0"}
+    replication = folders.replication.changed(
+        source={"format": "parquet"}, transform=transform, sink={"format": "parquet"}
+    )
+
+    assert replication.run().records == Counts(2, 1, 0, 1)
+    setup = replication.setup()
+    (found,) = [kept.letter for _, kept in look(setup, index(setup).entries)]
+    assert json.loads(found.value or b"") == {
+        "id": 1,
+        "days": ["2024-02-29", None, "19999-02-13"],
+        "told": {"at": "20032-07-31T05:20:00+00:00"},
+    }
+    mended = replication.changed(transform={**transform, "where": "id > 0"})
+    carry_out_or_store(mended.setup(), act_on(setup, ActKind.REPLAY_LETTERS, Selection()), who="ann", why="mended")
+
+    assert mended.run().records == Counts(1, 1, 0, 0)
+    written = pa.concat_tables(pq.read_table(path) for path in visible(folders.out)).sort_by("id")
+    assert written.cast(table.schema).equals(table)
 
 
 @pytest.mark.parametrize("transform", [{}, {"where": "id >= 0", "select": {"id": "id", "name": "upper(name)"}}])
