@@ -141,9 +141,10 @@ class PartitionView:
 
     def _expect(self, seq: int, state: BatchState) -> Batch:
         batch = self.batches.get(seq)
-        if batch is None or batch.state is not state:
-            found = "unknown" if batch is None else batch.state.value
-            raise LedgerStateError(f"it is {found}, not {state.value}", batch=self._name(seq))
+        if batch is None:
+            raise LedgerStateError("it was never planned, or is below the checkpoint", batch=self._name(seq))
+        if batch.state is not state:
+            raise LedgerStateError(f"it is {batch.state.value}, not {state.value}", batch=self._name(seq))
         return batch
 
     def _event(self, kind: str, seq: int | None, **detail: Any) -> Event:
