@@ -25,8 +25,8 @@ VALUE = "value"
 def attempts(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipeline: Pipeline) -> list[str | Column]:
     """Columns that try some expressions, each of the records for which its condition holds.
 
-    What is tried is a struct of the expression: Spark moves try into the branches of a ``CASE`` that stands right under
-    it, so that the branches' conditions may raise, and takes nothing out of a struct.
+    What is tried is a struct of the expression, behind the condition: Spark moves try into the branches of a ``CASE``
+    that stands right under it, so that an expression's own conditions would raise, and takes nothing out of a struct.
 
     :param frame: what the expressions are to be evaluated on
     :param expressions: by the name of its column, SQL of the condition and of the expression. A condition never raises
