@@ -40,9 +40,16 @@ class Kind(StrEnum):
     SERVER = "server killed"
 
 
-AT_WORK = {Kind.WORKER: 60, Kind.DAEMON: 8}
-ALWAYS = {Kind.RESET: 30, Kind.SESSION: 10, Kind.PAUSE: 12, Kind.SERVER: 3}
-"""How often each is drawn in a warm session, while Spark is at work and at any time; drivers are killed by plan."""
+_SHARES = {Kind.WORKER: 18, Kind.DAEMON: 3, Kind.RESET: 45, Kind.SESSION: 14, Kind.PAUSE: 16, Kind.SERVER: 4}
+"""How often each is drawn in a warm session; drivers are killed by plan."""
+
+_IDLE = 2.0
+"""Seconds that Spark is waited for to be at work, since its processes are to be killed at it."""
+
+_JOB = 0.2
+"""Seconds into a job at which its processes are killed, at most."""
+
+_GLANCE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +94,25 @@ class Striker:
 
     def strike(self) -> tuple[Kind, str | None]:
         """Strike once; what was hit, None if there was nothing to hit."""
-        weights = ALWAYS | AT_WORK if self._tracker.getActiveJobsIds() else ALWAYS
-        kind = self._rng.choices(list(weights), list(weights.values()))[0]
+        kind = self._rng.choices(list(_SHARES), list(_SHARES.values()))[0]
         return kind, self._steps[kind]()
 
     def _kill(self, role: Role) -> str | None:
-        """SIGKILL to some of Spark's processes."""
+        """SIGKILL to some of Spark's processes, some moment into a job."""
+        deadline = time.monotonic() + _IDLE
+        while not self._at_work and time.monotonic() < deadline:
+            time.sleep(_GLANCE)
+        time.sleep(self._rng.uniform(0, _JOB))
+        if not self._at_work:
+            return None
         found = [process for process in below(self._jvm) if process.role is role]
         wanted = found if self._rng.random() < _ALL else found[:1]  # some of them only wait for work
         reached = kill(wanted)
         return f"{len(reached)} of {len(found)}" if reached else None
+
+    @property
+    def _at_work(self) -> bool:
+        return bool(self._tracker.getActiveJobsIds())
 
     def _reset(self) -> str | None:
         name, proxy = self._rng.choice(self._proxies())
