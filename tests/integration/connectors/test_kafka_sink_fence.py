@@ -263,7 +263,7 @@ class TestRecords:
         admin.incremental_alter_configs([resource])[resource].result()
         deadline = time.monotonic() + 60
         with Run(harness, 6) as run:
-            run.take_over()
+            run.take_over().send(task(100), content(100))
             while len(stored(harness.broker, topic)) > before - 8:
                 assert time.monotonic() < deadline, "the broker did not compact"
                 time.sleep(0.2)
