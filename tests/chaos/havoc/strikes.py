@@ -84,8 +84,8 @@ class Striker:
         self._rng = rng
         self._servers = servers
         self._steps: dict[Kind, Callable[[], str | None]] = {
-            Kind.WORKER: lambda: self._kill(Role.WORKER),
-            Kind.DAEMON: lambda: self._kill(Role.DAEMON),
+            Kind.WORKER: lambda: self._kill([Role.WORKER]),
+            Kind.DAEMON: lambda: self._kill([Role.DAEMON, Role.WORKER]),
             Kind.RESET: self._reset,
             Kind.SESSION: self._end_session,
             Kind.PAUSE: self._pause,
@@ -97,16 +97,20 @@ class Striker:
         kind = self._rng.choices(list(_SHARES), list(_SHARES.values()))[0]
         return kind, self._steps[kind]()
 
-    def _kill(self, role: Role) -> str | None:
-        """SIGKILL to some of Spark's processes, some moment into a job."""
+    def _kill(self, roles: Sequence[Role]) -> str | None:
+        """SIGKILL to some workers, or to their daemon and all of them: they would serve on without it.
+
+        It comes some moment into a job.
+        """
         deadline = time.monotonic() + _IDLE
         while not self._at_work and time.monotonic() < deadline:
             time.sleep(_GLANCE)
         time.sleep(self._rng.uniform(0, _JOB))
         if not self._at_work:
             return None
-        found = [process for process in below(self._jvm) if process.role is role]
-        wanted = found if self._rng.random() < _ALL else found[:1]  # some of them only wait for work
+        family = below(self._jvm)
+        found = [process for role in roles for process in family if process.role is role]
+        wanted = found if Role.DAEMON in roles or self._rng.random() < _ALL else found[:1]  # some only wait for work
         reached = kill(wanted)
         return f"{len(reached)} of {len(found)}" if reached else None
 
