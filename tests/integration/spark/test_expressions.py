@@ -207,6 +207,13 @@ def test_a_value_that_is_null_is_delivered(each_way: SparkSession) -> None:
     ]
 
 
+def test_several_values_are_one_struct(either: SparkSession) -> None:
+    select = {"pair": "a, a / b", "named": "a, 'value', a / b"}
+    judged = Transform(either, {"select": select}, table=AB).rows((6, 3), (6, 0))
+    assert [item.verdict for item in judged] == [DELIVERED, FAILED_SELECT]
+    assert [list(judged[0].row[name].values()) for name in select] == [[6, 2.0], [6, "value", 2.0]]
+
+
 def test_what_the_where_leaves_out_is_not_evaluated_further(each_way: SparkSession) -> None:
     careful = Transform(each_way, {"where": "b <> 0", "select": {"ratio": "a / b"}}, table=AB)
     judged = careful.rows((1, 0), (6, 3))
