@@ -18,7 +18,7 @@ _SECONDS = 240
 
 
 class SandboxError(Exception):
-    """The harness itself failed: a text to replace is not there, or a test could not be run."""
+    """The harness itself failed: a search or a test could not be run."""
 
 
 class Sandbox:
@@ -37,22 +37,24 @@ class Sandbox:
             else:
                 shutil.copy(source, place / name)
 
+    @property
+    def package(self) -> Path:
+        """Directory of the copied package."""
+        return self.place / "airflow_provider_ckpt"
+
     @contextmanager
-    def replaced(self, file: str, old: str, new: str) -> Iterator[None]:
-        """Replace a text for a while.
+    def holding(self, file: str, text: str) -> Iterator[None]:
+        """Give a file another text for a while.
 
         :param file: below the package
-        :raises SandboxError: if the old text is not there exactly once
         """
-        path = self.place / "airflow_provider_ckpt" / file
-        text = path.read_text()
-        if text.count(old) != 1:
-            raise SandboxError(f"{file} holds {text.count(old)} times what is to be replaced once: {old!r}")
+        path = self.package / file
+        before = path.read_text("utf-8")
         try:
-            self._write(path, text.replace(old, new))
+            self._write(path, text)
             yield
         finally:
-            self._write(path, text)
+            self._write(path, before)
 
     def search(self, configuration: str) -> list[str]:
         """Search a small configuration; the properties that break."""
@@ -80,6 +82,6 @@ class Sandbox:
         )
 
     def _write(self, path: Path, text: str) -> None:
-        path.write_text(text)
+        path.write_text(text, "utf-8")
         for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
             compiled.unlink()
