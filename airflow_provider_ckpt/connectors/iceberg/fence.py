@@ -6,7 +6,6 @@ prepared before the fence is refused by the catalog, and one prepared after it s
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.connectors.iceberg.orphans import sweep
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.two_phase.version import TRIES, never_quiet
@@ -22,7 +21,6 @@ def fence(address: TableAddress, epoch: int) -> None:
         version = IcebergVersion(address, address.load() or address.create())
         version.refuse_if_fenced(epoch)
         if version.epoch == epoch:
-            sweep(version)
             return
         version.commit_fence(epoch)
     raise never_quiet(version.layout)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
 
-from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX, Layout
+from airflow_provider_ckpt.connectors.two_phase.layout import Layout
 
 _PREFIX = "ckpt:"
 _EPOCH = ":epoch"
@@ -26,16 +24,6 @@ class IcebergLayout(Layout):
     def head_property(self) -> str:
         """The property that holds the number of the newest receipt node."""
         return f"{_PREFIX}{self.ledger}:{self.pipeline}:receipts"
-
-    @property
-    def swept(self) -> Path:
-        """The file that holds the epoch up to which orphans were removed."""
-        return self.own / "swept"
-
-    @property
-    def staging(self) -> str:
-        """The directory of the pipeline's data files, below that of the table's; one in it for each epoch."""
-        return DATA_PREFIX + sha256(f"{self.ledger}:{self.pipeline}".encode()).hexdigest()[:16]
 
 
 def ledgers(properties: Iterable[str], pipeline: str) -> frozenset[str]:

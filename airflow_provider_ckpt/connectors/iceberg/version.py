@@ -76,6 +76,7 @@ class IcebergVersion(TableVersion):
         raise SinkError(
             f"the Iceberg table {self._address.name} was altered while rows were on their way.",
             recoverable=True,
+            whole=True,
             hint="The batch is sent again.",
         )
 

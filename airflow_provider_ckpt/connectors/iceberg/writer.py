@@ -1,5 +1,8 @@
 """Iceberg sink, writing half: each batch's rows as data files, one a partition; see ``two_phase/writer.py``.
 
+A staged file that no commit names is left to the table's own maintenance (``remove_orphan_files``): which files other
+tables, catalogs or older metadata name cannot be known here.
+
 A lane opens the table once, when its first batch comes. It lives for one wave, in which only a takeover can change
 what it reads there, and that shows when the wave is committed.
 """
@@ -85,9 +88,8 @@ class IcebergWriter(TableWriter[IcebergVersion]):
         rows = complete(rows, schema)
         stem, spec = new_stem(task.key, task.attempt, self._context.epoch), table.spec()
         files = []
-        place = f"{version.layout.staging}/{self._context.epoch}"
         for number, (values, part) in enumerate(data_file.split(rows, spec, schema)):
-            location = table.location_provider().new_data_location(f"{place}/{stem}-{number}.parquet")
+            location = table.location_provider().new_data_location(f"{stem}-{number}.parquet")
             path = local_place(location, self._address.name)
             written.append(path)
             try:

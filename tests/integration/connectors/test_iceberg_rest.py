@@ -65,7 +65,7 @@ def test_a_commit_prepared_before_the_fence_is_refused(
             stale.committer.commit(staged)
 
     assert new.sink.claims().epoch == 2
-    assert (new.receipted, ids(lake), data_files(lake)) == ([], [], set())
+    assert (new.receipted, ids(lake), len(data_files(lake))) == ([], [], 1)
 
 
 @pytest.mark.parametrize("status", [409, 500, 503, 504])

@@ -389,8 +389,7 @@ class TestSchemaEvolution:
         assert table is not None
         rows = table.scan().to_arrow().sort_by("id").to_pylist()
         assert (rows[10], rows[20]) == ({"id": 10, "b": None, "a": 1}, {"id": 20, "b": 2, "a": None})
-        Run(lake, epoch=2).fence()
-        assert data_files(lake) == known_files(lake)
+        assert first.error.whole  # a table that others alter is nothing that the batch is guilty of
 
 
 class TestDeadLetters:
