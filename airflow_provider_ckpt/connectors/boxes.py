@@ -23,6 +23,7 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.delivery import DeadLetterQueue
+    from airflow_provider_ckpt.connectors.file_lists import FileList
 
 _CLAIMED = frozenset({AttemptOutcome.DELIVERED, AttemptOutcome.REJECTED, AttemptOutcome.VOID, AttemptOutcome.STAGED})
 
@@ -153,6 +154,14 @@ class BoxedSink:
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
         return self._sink.replays(partitions)
+
+    def keep_files(self, files: FileList) -> None:
+        """See :meth:`Sink.keep_files`."""
+        self._sink.keep_files(files)
+
+    def kept_files(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.kept_files`."""
+        return self._sink.kept_files(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
         """See :meth:`Sink.target_rows`."""

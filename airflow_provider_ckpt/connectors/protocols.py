@@ -20,6 +20,8 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_ckpt.connectors.file_lists import FileList
+
 POSITION = "__pos"
 """Name of the int64 column that carries each record's source position, first in every Arrow batch a reader yields."""
 
@@ -302,6 +304,12 @@ class Sink(Protocol):
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """What was kept of these side partitions; of one that never was sent, nothing."""
+
+    def keep_files(self, files: FileList) -> None:
+        """Keep, for a ledger that is lost or restored, a list of discovered files; before anything of them is sent."""
+
+    def kept_files(self, first: int) -> Sequence[FileList]:
+        """The lists of files that begin at an ordinal or later, in any order."""
 
     def target_rows(self, *, exact: bool = False) -> int | None:
         """How many rows the target holds, or None where that cannot be told.

@@ -32,6 +32,7 @@ class Disagreement(StrEnum):
     LETTERS_DIFFER = "DeadLettersDiffer"
     INDEX_DIFFERS = "DeadLetterIndexDiffers"
     ROWS_DIFFER = "TargetRowsDiffer"
+    FILES_DIFFER = "SourceFilesDiffer"
 
 
 _TO_DO = {
@@ -45,6 +46,8 @@ _TO_DO = {
     "written with the letters.",
     Disagreement.ROWS_DIFFER: "If others write to the target, or it held rows before, say --shared-target. Otherwise "
     "compare the target with a backup.",
+    Disagreement.FILES_DIFFER: "Positions mean other bytes in the ledger than in the sink's receipts: run nothing, and "
+    "restore a backup of the ledger from before they parted.",
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.protocols import Start
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, LeaseBusyError, StaleEpochError
+from airflow_provider_ckpt.replication import file_lists
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.run import Run
@@ -126,11 +127,14 @@ def _start(run: Run) -> None:
     """
     known = run.ledger.partitions(run.pipeline.name)
     start_from = "earliest" if known else run.pipeline.source.start_from
+    kept = file_lists.recall(run, started=bool(known))
     starts = {
         partition: Start(known[partition.id].partition.base)
         if partition.id in known
-        else run.source.start(partition.id, start_from)
+        else kept or run.source.start(partition.id, start_from)
         for partition in run.source.partitions()
     }
     bases = {partition: start.position for partition, start in starts.items()}
+    for start in starts.values():
+        file_lists.keep(run, start.files, start.position)
     run.ledger.start_partitions(run.lease, bases, files=[file for start in starts.values() for file in start.files])

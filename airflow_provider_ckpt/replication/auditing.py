@@ -21,6 +21,7 @@ from airflow_provider_ckpt.core.agreement import (
     knows,
 )
 from airflow_provider_ckpt.core.letters import AttemptKey
+from airflow_provider_ckpt.replication.file_lists import compare_files
 from airflow_provider_ckpt.replication.setup import Setup
 
 STEPS = 4
@@ -50,6 +51,7 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
         held: Counter[AttemptKey] = Counter(letter.source for letter in sink.letters(map(attempt_of, named)))
         tell(f"{held.total():,} dead letters in the sink")
         differences = [*found.differences, *compare_letters(recorded, named, held)]
+        differences += compare_files(setup, sink)
         delivered = sum(receipt.counts.delivered for receipt in receipts)
         why = _uncountable(setup, shared=shared, busy=recorded.busy)
         rows = None if why else sink.target_rows(exact=True)

@@ -15,6 +15,7 @@ from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Receip
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, LedgerUnavailableError, StaleEpochError
 from airflow_provider_ckpt.core.policy import route
 from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.replication import file_lists
 from airflow_provider_ckpt.replication.measuring import Measuring
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.planner import Planner
@@ -91,6 +92,7 @@ class Run:
         """Settle what has a receipt; behind the fence, attempts of older epochs that have none go back to planned."""
         with self.step("reconcile"):
             receipts = list(self.receipts())
+            file_lists.refuse_beyond(self, receipts)
             forgotten = recall(self, receipts)
             found = self.ledger.reconcile(self.lease, receipts, now=utcnow(), window=self.window, forgotten=forgotten)
             self.settled([*found.acked, *found.imported])
@@ -160,6 +162,7 @@ class Run:
                 self._more = found.more
                 self.bounds.update(found.bounds)
                 keep_replays(self, records, found.batches)
+                file_lists.keep(self, found.files)
                 planned = self.ledger.plan(self.lease, found)
         waiting = sum(batch.state is BatchState.PLANNED for batch in blocking)
         if planned:

@@ -15,6 +15,7 @@ from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.fence import fence
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
+from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.files.local import check_writable, local_path
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
@@ -109,6 +110,14 @@ class DeltaSink:
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
         return self._layout.replays.read(partitions)
+
+    def keep_files(self, files: FileList) -> None:
+        """See :meth:`Sink.keep_files`."""
+        self._layout.lists.keep(files)
+
+    def kept_files(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.kept_files`."""
+        return self._layout.lists.read(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the log always tells
         """The table's rows by the statistics in its log, or None if a file has none or rows were deleted from one."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
 from airflow_provider_ckpt.connectors.files.gate import fence, newest_epoch
 from airflow_provider_ckpt.connectors.files.local import check_writable, io_error
@@ -87,6 +88,14 @@ class FilesSink:
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
         return self._target.replays.read(partitions)
+
+    def keep_files(self, files: FileList) -> None:
+        """See :meth:`Sink.keep_files`."""
+        self._target.lists.keep(files)
+
+    def kept_files(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.kept_files`."""
+        return self._target.lists.read(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Rows of all visible files, those of other pipelines at the directory included.

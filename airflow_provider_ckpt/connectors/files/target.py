@@ -2,7 +2,8 @@
 
 Visible: ``ckpt-<partition>-<marker>-<epoch>-<chance>.<format>``, one file a batch. Hidden, in
 ``_ckpt/<ledger>/<pipeline>/``: ``epochs/<epoch>/`` (see ``gate.py``), ``receipts/`` and ``bundles/`` (see
-``receipts.py``), ``staged/`` (see ``staged.py``) and ``replays/``. Beside the directory: dead letters.
+``receipts.py``), ``staged/`` (see ``staged.py``), ``replays/`` and ``files/`` (lists of source files). Beside
+the directory: dead letters.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.files.kept_file_lists import KeptFileLists
 from airflow_provider_ckpt.connectors.files.letters import LetterFiles, ReplayFiles
 from airflow_provider_ckpt.connectors.files.local import escape, local_path, unescape
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
@@ -75,6 +77,11 @@ class FilesTarget:
     def replays(self) -> ReplayFiles:
         """Which dead letters the side partitions send once more."""
         return ReplayFiles(self._own / "replays", self.pipeline)
+
+    @property
+    def lists(self) -> KeptFileLists:
+        """Lists of source files."""
+        return KeptFileLists(self._own / "files", self.pipeline)
 
     @property
     def letters(self) -> LetterFiles:

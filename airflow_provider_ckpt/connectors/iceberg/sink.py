@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.files.local import check_writable
 from airflow_provider_ckpt.connectors.iceberg.fence import fence
 from airflow_provider_ckpt.connectors.iceberg.layout import ledgers
@@ -96,6 +97,18 @@ class IcebergSink:
         """See :meth:`Sink.replays`."""
         version = self._version()
         return version.layout.replays.read(partitions) if version is not None else {}
+
+    def keep_files(self, files: FileList) -> None:
+        """See :meth:`Sink.keep_files`."""
+        version = self._version()
+        if version is None:
+            raise SinkError(f"there is no Iceberg table {self._address.name} to keep a list of source files at.")
+        version.layout.lists.keep(files)
+
+    def kept_files(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.kept_files`."""
+        version = self._version()
+        return version.layout.lists.read(first) if version is not None else []
 
     def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the snapshot always tells
         """The table's rows by its newest snapshot's summary, or None if that does not tell."""

@@ -1,5 +1,5 @@
-"""What the receipts topic holds: the epochs of the fence, the transactional ids in use, replays of dead letters, and a
-receipt for each batch.
+"""What the receipts topic holds: the epochs of the fence, the transactional ids in use, replays of dead letters, lists
+of source files, and a receipt for each batch.
 
 The topic is compacted and has one partition. A record's key says what it is, so a later record of the same key stands
 for an earlier one. Receipts are written in the transaction of their batch, all else outside of any.
@@ -14,6 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.letters import Replay
@@ -35,6 +36,7 @@ class Kind(StrEnum):
     ID = "id"
     RECEIPT = "receipt"
     REPLAY = "replay"
+    FILES = "files"
 
 
 class UsedId(NamedTuple):
@@ -84,6 +86,16 @@ def replay_value(replay: Replay) -> bytes:
     return _text(replay.to_json())
 
 
+def files_key(ledger: str, files: FileList) -> bytes:
+    """The key of a list of source files."""
+    return _text([Kind.FILES, ledger, files.first, files.epoch])
+
+
+def files_value(files: FileList) -> bytes:
+    """A list's value."""
+    return _text(files.to_json())
+
+
 def moment_value(at: datetime) -> bytes:
     """The value of an epoch's or an id's record: when it was written, for people."""
     return _text({"at": at.isoformat()})
@@ -107,6 +119,7 @@ class Books:
     ids: set[UsedId] = field(default_factory=set)
     receipts: dict[BatchKey, bytes] = field(default_factory=dict)
     replays: dict[str, bytes] = field(default_factory=dict)
+    lists: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
     @property
     def newest(self) -> int:
@@ -132,6 +145,8 @@ class Books:
             _note(self.ids, UsedId(*rest), value)
         elif ledger == self.ledger and kind == Kind.REPLAY and value is not None:
             self.replays[rest[0]] = value
+        elif ledger == self.ledger and kind == Kind.FILES and value is not None:
+            self.lists[rest[0], rest[1]] = value
         elif ledger == self.ledger and kind == Kind.RECEIPT and self.partition in (None, rest[1]):
             batch = BatchKey.from_json(rest)
             if value is None:
@@ -148,6 +163,10 @@ class Books:
         """What a side partition sends, if it was kept."""
         value = self.replays.get(partition)
         return None if value is None else Replay.from_json(json.loads(value))
+
+    def file_lists(self, first: int) -> list[FileList]:
+        """The lists of source files that begin at an ordinal or later."""
+        return [FileList.from_json(json.loads(value)) for (at, _), value in self.lists.items() if at >= first]
 
     def in_order(self) -> Iterator[Receipt]:
         """All receipts, in the order of their keys."""

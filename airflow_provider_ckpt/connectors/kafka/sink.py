@@ -9,9 +9,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
     Books,
     epoch_key,
+    files_key,
+    files_value,
     moment_value,
     receipts_topic,
     replay_key,
@@ -135,6 +138,18 @@ class KafkaSink:
             self._to_end(reading)
             found = {partition: reading.books.replay(partition) for partition in partitions}
         return {partition: replay for partition, replay in found.items() if replay is not None}
+
+    def keep_files(self, files: FileList) -> None:
+        """See :meth:`Sink.keep_files`."""
+        note(self._connection, self._receipts, [(files_key(self._context.ledger, files), files_value(files))])
+
+    def kept_files(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.kept_files`."""
+        if not self._kept():
+            return []
+        with closing(self._reading(committed=False)) as reading:
+            self._to_end(reading)
+            return reading.books.file_lists(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
         """The target's committed messages, read one by one; its offsets count those that were taken back, too.

@@ -164,6 +164,15 @@ class Bookkeeping:
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = ANY ({{2}}::text[])"""
 
     @property
+    def kept_files(self) -> str:
+        """Lists of source files, which are kept among the replays. Values: ledger, pipeline, the first ordinal."""
+        return f"""
+            SELECT replay FROM {self.table(REPLAY)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text
+              AND CASE WHEN left(partition, 6) = 'files:' THEN split_part(partition, ':', 2)::bigint >= {{2}}::bigint
+                       ELSE false END"""
+
+    @property
     def fence_epoch(self) -> str:
         """The fence's epoch. Values: ledger, pipeline."""
         return f"SELECT epoch FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"

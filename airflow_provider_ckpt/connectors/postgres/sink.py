@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     ALL_TABLES,
     LOCK,
@@ -171,6 +172,22 @@ class PostgresSink:
                 return {}
             rows = fetch(books.replays, [self._context.ledger, self._context.pipeline, list(partitions)])
         return {partition: Replay.from_json(document) for partition, document in rows}
+
+    def keep_files(self, files: FileList) -> None:
+        """See :meth:`Sink.keep_files`."""
+        with self._session("keeping a list of source files") as fetch:
+            books = Bookkeeping(self._target(fetch).schema)
+            document = json.dumps(files.to_json())
+            fetch(books.keep_replay, [self._context.ledger, self._context.pipeline, files.name, document])
+
+    def kept_files(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.kept_files`."""
+        with self._session("reading lists of source files") as fetch:
+            books = Bookkeeping(self._target(fetch).schema)
+            if self._absent(fetch, books, ALL_TABLES):
+                return []
+            rows = fetch(books.kept_files, [self._context.ledger, self._context.pipeline, first])
+        return [FileList.from_json(document) for (document,) in rows]
 
     def target_rows(self, *, exact: bool = False) -> int | None:
         """The target's rows, counted up to 16 MB of table: the first scan after a load rewrites what it reads.

@@ -1,8 +1,8 @@
 """Where a two-phase sink keeps things at a table in a local or mounted directory.
 
-Inside it: data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with ``receipts/<number>.json`` and
-``replays/<partition>.json`` (a leading underscore hides it from readers and clean-up). Beside it are the dead letters
-(see ``files/letters.py``).
+Inside it: data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with ``receipts/<number>.json``,
+``replays/<partition>.json`` and ``files/<first>-<epoch>.json`` (a leading underscore hides it from readers and
+clean-up). Beside it are the dead letters (see ``files/letters.py``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from airflow_provider_ckpt.connectors.files.kept_file_lists import KeptFileLists
 from airflow_provider_ckpt.connectors.files.letters import LetterFiles, ReplayFiles
 from airflow_provider_ckpt.connectors.files.local import escape
 from airflow_provider_ckpt.core.batch import BatchKey
@@ -41,6 +42,11 @@ class Layout:
     def replays(self) -> ReplayFiles:
         """Which dead letters the side partitions send once more."""
         return ReplayFiles(self.own / "replays", self.pipeline)
+
+    @property
+    def lists(self) -> KeptFileLists:
+        """Lists of source files."""
+        return KeptFileLists(self.own / "files", self.pipeline)
 
     @property
     def letters(self) -> LetterFiles:

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.connectors.content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.letters import kept
-from airflow_provider_ckpt.connectors.protocols import NUMBER, Committer, Sink, SinkContext, Writer
+from airflow_provider_ckpt.connectors.protocols import NUMBER, Committer, Sink, SinkContext, SourceFile, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
 from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Replay
@@ -356,6 +357,28 @@ class SinkConformance(ABC):
         with Run(harness, 2) as run, Run(harness, 1, pipeline="invoices") as other:
             assert run.sink.replays(["dlq:2:a/b", "dlq:4:a/b"]) == {"dlq:2:a/b": kept}
             assert other.sink.replays(["dlq:2:a/b"]) == {}
+
+    def test_lists_of_source_files_are_kept_for_a_ledger_that_is_restored(self, harness: SinkHarness) -> None:
+        files = tuple(
+            SourceFile(number, f"/in/é {number}.jsonl", number * 10, 10, f"{number}-10-7") for number in (0, 1)
+        )
+        later = SourceFile(2, "/in/\\'\".jsonl", 20, 2**40, "3-4-5")
+        first, other, second = FileList(1, files, start=10), FileList(2, files[::-1][:1]), FileList(2, (later,))
+        with Run(harness, 1) as run:
+            assert run.take_over().sink.kept_files(0) == []
+            run.sink.keep_files(first)
+            run.sink.keep_files(first)
+        with Run(harness, 2) as run, Run(harness, 1, pipeline="invoices") as stranger:
+            run.take_over()
+            run.sink.keep_files(second)
+            run.sink.keep_files(other)
+            assert {kept.name: kept for kept in run.sink.kept_files(0)} == {
+                "files:0:1": first,
+                "files:1:2": other,
+                "files:2:2": second,
+            }
+            assert run.sink.kept_files(2) == [second]
+            assert list(run.sink.kept_files(3)) == list(stranger.sink.kept_files(0)) == []
 
     def test_of_records_that_share_a_position_each_has_its_own_fate(self, harness: SinkHarness) -> None:
         refused = len(harness.refused)
