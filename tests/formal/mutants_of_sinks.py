@@ -35,10 +35,9 @@ OF_SINKS: Sequence[Mutant] = (
         "postgres: the receipt is committed on its own, before the rows",
         "connectors/postgres/claim.py",
         "begin",
-        'f"BEGIN ISOLATION LEVEL READ COMMITTED; {books.claim.format(*map(literal, values))}"',
-        'f"BEGIN; {books.claim.format(*map(literal, values))}; COMMIT; BEGIN"',
+        'f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {DURABLE}; {claim}"',
+        'f"BEGIN; SELECT {DURABLE}; {claim}; COMMIT; BEGIN"',
         test=_BARRIER,
-        text=True,
     ),
     Mutant(
         "postgres: epochs are compared the wrong way when a lane claims",

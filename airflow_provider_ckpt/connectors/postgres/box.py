@@ -16,6 +16,7 @@ from airflow_provider_ckpt.connectors.postgres.common import (
     require,
     split_table,
 )
+from airflow_provider_ckpt.connectors.postgres.durability import DURABLE, refuse_unlogged_tables
 from airflow_provider_ckpt.connectors.postgres.letters import headers_json, letter_of, storable
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, describe, psycopg_fetch
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
@@ -52,6 +53,7 @@ class PostgresBox:
                 self._create()
                 table = describe(fetch, self._name)
             assert table is not None
+            refuse_unlogged_tables(fetch, table.schema, [table.name], self._context.pipeline)
             lacking = [name for name in _COLUMNS if name not in table.by_name]
             if lacking:
                 raise ConfigError(
@@ -76,7 +78,7 @@ class PostgresBox:
         )
         rows = [self._row(task, letters[number], number) for number in range(first, len(letters))]
         with self._session("writing") as _, self._open.cursor() as cursor:
-            cursor.execute("BEGIN")
+            cursor.execute(f"BEGIN; SELECT {DURABLE}")
             execute_values(cursor, statement, rows, page_size=_PAGE)
             cursor.execute("COMMIT")
 
@@ -116,6 +118,7 @@ class PostgresBox:
             with self._open.cursor() as cursor:
                 cursor.execute(
                     f"""
+                    SELECT {DURABLE};
                     SELECT pg_catalog.pg_advisory_xact_lock({LOCK:d});
                     CREATE TABLE IF NOT EXISTS {self._sql} (
                         ledger text NOT NULL, pipeline text NOT NULL, generation int NOT NULL, partition text NOT NULL,

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import Bookkeeping
 from airflow_provider_ckpt.connectors.postgres.common import literal, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.durability import DURABLE
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
@@ -35,7 +36,8 @@ def begin(receipt: Receipt, context: SinkContext, books: Bookkeeping, cursor: An
         *(counts.read, counts.delivered, counts.filtered, counts.dead_lettered, receipt.at, receipt.bound),
     )
     try:
-        cursor.executescript(f"BEGIN ISOLATION LEVEL READ COMMITTED; {books.claim.format(*map(literal, values))}")
+        claim = books.claim.format(*map(literal, values))
+        cursor.executescript(f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {DURABLE}; {claim}")
     except Error as error:
         if sqlstate_of(error) == _UNIQUE:
             return False

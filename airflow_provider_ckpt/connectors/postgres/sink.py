@@ -19,6 +19,12 @@ from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     session_prefix,
 )
 from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
+from airflow_provider_ckpt.connectors.postgres.durability import (
+    durable,
+    refuse_undurable_target,
+    refuse_unlogged_tables,
+    warn_of_risky_server,
+)
 from airflow_provider_ckpt.connectors.postgres.fitting import FILLS_COLUMNS, refuse_misfits
 from airflow_provider_ckpt.connectors.postgres.letters import letter_of
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
@@ -81,6 +87,7 @@ class PostgresSink:
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         assert pipeline.sink.table is not None
+        self._declared = pipeline
         self._pipeline = pipeline.name
         self._name = pipeline.sink.table
         self._upsert = pipeline.sink.key if pipeline.sink.mode == "upsert" else ()
@@ -95,9 +102,12 @@ class PostgresSink:
             self._described = None
             table = self._target(fetch)
             self._check_rights(fetch, table)
+            refuse_undurable_target(fetch, table, self._declared)
             if self._upsert:
                 self._check_key(fetch, table)
             self._create(fetch, Bookkeeping(table.schema))
+            refuse_unlogged_tables(fetch, table.schema, ALL_TABLES, self._pipeline)
+            warn_of_risky_server(fetch, self._connection.id, self._pipeline)
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; ``fitting.py`` holds the rules."""
@@ -162,7 +172,7 @@ class PostgresSink:
         with self._session("keeping a replay of dead letters") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
             document = json.dumps(replay.to_json())
-            fetch(books.keep_replay, [self._context.ledger, self._context.pipeline, partition, document])
+            fetch(durable(books.keep_replay), [self._context.ledger, self._context.pipeline, partition, document])
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """See :meth:`Sink.replays`."""
@@ -283,7 +293,7 @@ class PostgresSink:
             return
         try:
             with self._open.cursor() as cursor:
-                cursor.execute(f"SELECT pg_catalog.pg_advisory_xact_lock({LOCK:d}); {books.create.format()}")
+                cursor.execute(durable(f"SELECT pg_catalog.pg_advisory_xact_lock({LOCK:d}); {books.create.format()}"))
         except psycopg2.errors.InsufficientPrivilege as error:
             raise ConfigError(
                 f"the user of connection {self._connection.id!r} may not create the sink's bookkeeping tables "
@@ -307,12 +317,8 @@ class PostgresSink:
                     hint="A newer run has taken over; nothing needs to be done.",
                 )
             return True
-        fetch("SELECT pg_catalog.set_config('lock_timeout', {0}::text, false)", [f"{_LOCK_TIMEOUT_MS}ms"])
+        statement = f"SELECT pg_catalog.set_config('lock_timeout', '{_LOCK_TIMEOUT_MS}ms', true); {books.raise_fence}"
         try:
-            raised_now = fetch(books.raise_fence, [*key, epoch])
+            return bool(fetch(durable(statement), [*key, epoch]))
         except psycopg2.errors.LockNotAvailable:
             return False
-        finally:
-            if self._open.closed == 0:
-                fetch("SELECT pg_catalog.set_config('lock_timeout', '0', false)", [])
-        return bool(raised_now)

@@ -1,0 +1,118 @@
+"""Durable commits in PostgreSQL: each transaction flushes its log, and no table of it is emptied by a crash.
+
+The setting is made in each transaction, because a pooler may give every transaction another session.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+log = logging.getLogger(__name__)
+
+DURABLE = (
+    "pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')"
+    " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"
+)
+"""SQL call that makes a commit return only once it is flushed, on synchronous standbys, too, where there are any."""
+
+_LEAVES = """
+WITH RECURSIVE tree (oid) AS (
+    SELECT {0}::oid
+  UNION
+    SELECT i.inhrelid FROM pg_catalog.pg_inherits i
+    JOIN tree ON i.inhparent = tree.oid JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+    WHERE c.relispartition
+)
+SELECT n.nspname::text, c.relname::text, c.relpersistence::text, c.relkind::text
+FROM tree JOIN pg_catalog.pg_class c ON c.oid = tree.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind <> 'p' AND (c.relpersistence <> 'p' OR c.relkind = 'f')
+ORDER BY 1, 2
+"""
+_UNLOGGED_IN_SCHEMA = """
+SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {0}::text AND c.relname = ANY ({1}::text[]) AND c.relpersistence <> 'p' ORDER BY 1
+"""
+_RISKS = """
+SELECT name FROM unnest('{{fsync,full_page_writes}}'::text[]) AS name
+WHERE pg_catalog.current_setting(name) = 'off'
+"""
+
+
+def durable(statement: str) -> str:
+    """The statement in a transaction whose commit is durable; for a connection in autocommit mode.
+
+    Both go to the server in one message, so they are one transaction.
+    """
+    return f"SELECT {DURABLE}; {statement}"
+
+
+def refuse_undurable_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> None:
+    """Fail if a crash of the server could empty the target, or a partition of it is on another server.
+
+    With ``delivery: at_most_once`` rows may be lost, so nothing is refused.
+
+    :raises ConfigError: naming the tables and what to do
+    """
+    if pipeline.delivery == "at_most_once":
+        return
+    leaves = [(f"{quote(schema)}.{quote(name)}", kind) for schema, name, _, kind in fetch(_LEAVES, [table.oid])]
+    foreign = [name for name, kind in leaves if kind == "f"]
+    if foreign:
+        raise ConfigError(
+            f"target {table.label} has partitions on other servers ({', '.join(foreign)}), whose commits are not part "
+            "of the transaction that claims the receipt.",
+            pipeline=pipeline.name,
+            hint="Detach them, or name a partitioned table without foreign tables.",
+        )
+    if leaves:
+        names = [name for name, _ in leaves]
+        raise ConfigError(
+            f"target {table.label} is not durable: {', '.join(names)} is unlogged or temporary, so a crash of the "
+            "server empties it, and its receipts still say that all is delivered.",
+            pipeline=pipeline.name,
+            hint=f"{_set_logged(names)} Or write delivery: at_most_once.",
+        )
+
+
+def refuse_unlogged_tables(fetch: Fetch, schema: str, tables: Sequence[str], pipeline: str) -> None:
+    """Fail if a crash of the server could empty one of the product's own tables.
+
+    :param tables: their names; one that does not exist is passed by
+    :raises ConfigError: naming them and what to do
+    """
+    names = [f"{quote(schema)}.{quote(name)}" for (name,) in fetch(_UNLOGGED_IN_SCHEMA, [schema, list(tables)])]
+    if names:
+        raise ConfigError(
+            f"{', '.join(names)} is unlogged: a crash of the server empties it, and what was delivered is sent again.",
+            pipeline=pipeline,
+            hint=_set_logged(names),
+        )
+
+
+def warn_of_risky_server(fetch: Fetch, connection: str, pipeline: str) -> None:
+    """Log a warning for each setting by which the server may lose committed transactions when its machine crashes.
+
+    :param connection: its id
+    """
+    for (name,) in fetch(_RISKS, []):
+        log.warning(
+            "pipeline %s: the server of connection %r runs with %s = off: when its machine crashes, rows may be "
+            "lost. Set %s = on.",
+            pipeline,
+            connection,
+            name,
+            name,
+        )
+
+
+def _set_logged(names: Sequence[str]) -> str:
+    return " ".join(f"ALTER TABLE {name} SET LOGGED;" for name in names)
