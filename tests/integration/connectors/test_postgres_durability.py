@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,7 +142,7 @@ def test_a_stricter_setting_stays_as_it_is(database: str, default: str, expected
     assert set(execute(database, "SELECT setting FROM seen")) == {(expected,)}
 
 
-def _check(dsn: str, **changes: str) -> None:
+def _check(dsn: str, **changes: Any) -> None:
     with closing(PostgresSink(pipeline(**changes), connection(dsn), SinkContext(LEDGER, "orders"))) as sink:
         sink.check()
 
