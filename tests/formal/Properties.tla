@@ -137,6 +137,16 @@ NothingLeftBehind ==
     \A p \in 0 .. (base - 1) : \E g \in 1 .. (generation - 1) :
       Effects(g, p) > 0 \/ \E x \in receipts : x.generation = g /\ x.verdict = "void" /\ p \in Span(x)
 
+(* ... which a run that has been admitted and has not begun anything can rely on even where the sink was set back: either the
+   loss was told, and no run is admitted, or there is none. *)
+SinkLossIsTold ==
+  \A r \in RUNS : Holds(r) /\ runs[r].fresh =>
+    \A p \in base .. (committed - 1) : Effects(generation, p) > 0 \/ LetGo(p)
+
+(* ... and no run ends as done where the source had given out positions below those that were read before it began, unless
+   a person has answered for that. *)
+LowerPositionsAreTold == ~silent
+
 (* ... and no position has two effects within a generation. *)
 NothingDoubled == \A g \in Generations : \A p \in Positions : Effects(g, p) <= 1
 
@@ -228,8 +238,10 @@ NoteGuards ==
   /\ Reached(32, "GenerationIsNew", \E x \in receipts : x.generation > generation)
 
   /\ Reached(33, "NothingLeftBehind", \E x \in receipts : x.generation > generation /\ x.start > committed)
+  /\ Reached(34, "SinkLossIsTold", SetBack /\ \E p \in base .. (committed - 1) : Effects(generation, p) = 0)
+  /\ Reached(35, "LowerPositionsAreTold", \E r \in RUNS : Holds(r) /\ runs[r].low > dealt_with)
 
-ASSUME \A i \in 1 .. 33 : TLCSet(i, 0)
+ASSUME \A i \in 1 .. 35 : TLCSet(i, 0)
 
 Symmetry == Permutations(RUNS)
 

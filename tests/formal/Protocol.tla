@@ -6,7 +6,9 @@
 (* go wrong in between: crashes at every step, a lease that is taken over   *)
 (* while its holder lives, lanes that outlive their run, a lane that is     *)
 (* executed twice, reports that are lost or wrong, people who hold, skip,   *)
-(* cancel, drain and rewind, a ledger restored from an old backup.          *)
+(* cancel, drain and rewind, a ledger restored from an old backup, a sink   *)
+(* restored from one, a source that gives out positions below the           *)
+(* checkpoint.                                                              *)
 (*                                                                          *)
 (* Names are the code's: `committed`, `in_flight`, `pending_acks`,          *)
 (* `planned_end`, `next_seq`, `phase`, `generation`, `cancelled`, `epoch`   *)
@@ -42,6 +44,8 @@ CONSTANTS
   TABLE_EXISTS,    \* table: whether there is one at first
   PLANS,           \* how many batches one command may plan
   MAX_EPOCH, MAX_WAVES, MAX_TWINS, MAX_GENERATION, MAX_ACTS, MAX_RESTORES,
+  MAX_SINK_RESTORES, \* how often the sink is set back to an older copy
+  MAX_LOWER,       \* how often the source gives out positions below those that were read
   MAX_FAULTS,      \* how much goes wrong in all; UNBOUNDED (99) lets everything go wrong, and counts nothing
   MUTANT           \* the one rule that is switched off, or "none"
 
@@ -66,7 +70,16 @@ VARIABLES
   (* For the bounds, and for the properties *)
   barrier,         \* the highest epoch whose fence has returned
   waves, twins, acts, faults,
-  backup, restores
+  backup, restores,
+  sink_copy, sink_restores,
+  (* What the ledger remembers of the sink, to notice that it went back in time *)
+  raised,          \* the newest epoch whose fence has returned
+  asked,           \* the newest epoch that settled a verdict, and the batches whose receipts it settled
+  (* A source that gives out positions below those that were read *)
+  source_low,      \* how often it has done so: what its sequence, its largest key … would tell
+  witness,         \* what the ledger noted of that at the last planning
+  dealt_with,      \* up to where a person has answered the alarm
+  silent           \* whether a run has ended as done although that had happened before it began
 
 lease    == <<epoch, owner>>
 work     == <<phase, generation, base, committed, next_seq, planned_end, batches>>
@@ -74,7 +87,10 @@ guard    == <<fence, fence_file, table>>
 content  == <<receipts, unplaced, hidden, rows, letters, stale_commit>>
 sink     == <<guard, content, neighbour>>
 counters == <<waves, twins, acts>>
-copies   == <<backup, restores>>
+archives == <<backup, restores, sink_copy, sink_restores>>
+standing == <<raised, asked>>
+below    == <<source_low, witness, dealt_with, silent>>
+copies   == <<archives, standing, below>>
 vars     == <<lease, work, sink, runs, lanes, reports, barrier, counters, faults, copies>>
 
 -----------------------------------------------------------------------------
@@ -134,7 +150,7 @@ Done(b, state) == [Ended(b) EXCEPT !.state = state, !.instruction = "deliver", !
 
 ReceiptsOf(g, s) == {x \in receipts : x.generation = g /\ x.seq = s}
 
-Idle == [pc |-> "idle", epoch |-> 0, found |-> {}, fresh |-> FALSE]
+Idle == [pc |-> "idle", epoch |-> 0, found |-> {}, fresh |-> FALSE, low |-> 0]
 OwnerOf(r) == IF ONE_OWNER THEN "dag_run" ELSE r
 Dead(who) == \A r \in RUNS : OwnerOf(r) = who => runs[r].pc = "idle"
 
@@ -154,7 +170,9 @@ Init ==
   /\ rows = [g \in Generations |-> [p \in Positions |-> 0]] /\ letters = rows /\ stale_commit = FALSE
   /\ runs = [r \in RUNS |-> Idle] /\ lanes = {} /\ reports = {}
   /\ barrier = 0 /\ waves = 0 /\ twins = 0 /\ acts = 0 /\ faults = 0
-  /\ backup = {} /\ restores = 0
+  /\ backup = {} /\ restores = 0 /\ sink_copy = {} /\ sink_restores = 0
+  /\ raised = 0 /\ asked = [epoch |-> 0, batches |-> {}]
+  /\ source_low = 0 /\ witness = 0 /\ dealt_with = 0 /\ silent = FALSE
 
 -----------------------------------------------------------------------------
 (* The sink's content *)
@@ -319,13 +337,16 @@ Again == IF MUTANT \in {"table_epoch_not_on_the_committing_handle", "table_commi
 Moved(ls) == {IF l.pc = "looked" THEN [l EXCEPT !.pc = Again] ELSE l : l \in ls}
 MovedRuns == [r \in RUNS |-> IF runs[r].pc = "looked" THEN [runs[r] EXCEPT !.pc = "filed"] ELSE runs[r]]
 
-(* A fresh handle: what has a receipt on it is done; a newer epoch on it, or among the fence files, ends the lane. *)
+(* A fresh handle: what has a receipt on it is done; another epoch on it and among the fence files ends the lane. A newer
+   one has taken over; an older one shows that the table was set back since the lane's own fence was raised. *)
 TableLook(l) ==
   /\ FENCE = "table" /\ l.pc \in {"staged", "moved"}
   /\ LET waiting == IF MUTANT = "table_receipts_not_looked_up" THEN l.tasks ELSE Waiting(l.tasks, l.generation, receipts)
+         other == IF MUTANT \in {"table_set_back_is_committed_to", "table_without_fence_file"} THEN NewestEpoch > l.epoch
+                  ELSE NewestEpoch # l.epoch
          checked == ~(MUTANT = "table_epoch_not_on_the_committing_handle" /\ l.pc = "moved")
      IN CASE waiting = << >> -> Ends(l) /\ Free /\ UNCHANGED reports
-          [] waiting # << >> /\ NewestEpoch > l.epoch /\ checked -> Fenced(l)
+          [] waiting # << >> /\ other /\ checked -> Fenced(l)
           [] OTHER -> /\ Becomes(l, IF table THEN [l EXCEPT !.pc = "looked", !.tasks = waiting]
                                     ELSE [l EXCEPT !.pc = "creating"])
                       /\ Free /\ UNCHANGED reports
@@ -404,14 +425,22 @@ Admit(r) ==
   /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "admitted", !.epoch = SinkEpoch]]
   /\ Free /\ UNCHANGED <<lease, work, sink, lanes, reports, barrier, counters, copies>>
 
+(* The sink was set back: its fence stands below an epoch that was raised there, or a receipt of the newest epoch that settled
+   any is gone. An older state of the same epoch lacks its last receipts, an older one still lacks the epoch itself; so it is
+   enough to ask for the newest ones. A person has to say what is to be done; until then no run is admitted. *)
+SetBack ==
+  \/ SinkEpoch < raised /\ MUTANT # "sink_fence_not_compared"
+  \/ MUTANT # "settled_receipts_not_asked_for" /\ \E b \in asked.batches : ReceiptsOf(b[1], b[2]) = {}
+
 (* The lease is free, our own, of a dead run, or it has expired under a run that lives. *)
 Acquire(r) ==
   /\ runs[r].pc = IF MAX_RESTORES > 0 THEN "admitted" ELSE "idle"
+  /\ MAX_SINK_RESTORES > 0 => ~SetBack
   /\ LET at_least == IF MAX_RESTORES > 0 THEN runs[r].epoch ELSE SinkEpoch
          new == (IF MUTANT = "epoch_of_the_ledger_alone" THEN epoch ELSE Max(epoch, at_least)) + 1
      IN /\ new <= MAX_EPOCH
         /\ epoch' = new
-        /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "acquired", !.epoch = new]]
+        /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "acquired", !.epoch = new, !.low = source_low]]
   /\ owner' = OwnerOf(r)
   /\ Cost(IF owner \in {None, OwnerOf(r)} \/ Dead(owner) THEN 0 ELSE 1)
   /\ reports' = {}                             \* whoever waited for them has lost the lease
@@ -422,7 +451,7 @@ Acquire(r) ==
 Attach(r) ==
   /\ ONE_OWNER /\ runs[r].pc = "idle" /\ owner = OwnerOf(r)
   /\ \A s \in in_flight : batches[s].epoch # epoch
-  /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "ready", !.epoch = epoch]]
+  /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "ready", !.epoch = epoch, !.low = source_low]]
   /\ \E o \in RUNS : runs[o].epoch = epoch /\ runs[o].pc = "ready"
   /\ Free /\ UNCHANGED <<lease, work, sink, lanes, reports, barrier, counters, copies>>
 
@@ -564,6 +593,16 @@ CaughtUp(view, read) ==
        IN CaughtUp(Settled([generation |-> next, base |-> to, committed |-> to, next_seq |-> 0, planned_end |-> to,
                             batches |-> << >>], read), read)
 
+(* The ledger remembers the verdicts that it has just settled, of the newest epoch alone. *)
+VERDICTS == {"delivered", "rejected", "skipped"}
+Verdicts(g, bs) == {<<g, s>> : s \in {o \in InState(bs, VERDICTS) : bs[o].attempts > 0}}
+Remembers(r) ==
+  LET new == Verdicts(generation', batches') \ Verdicts(generation, batches)
+      e == runs[r].epoch
+  IN asked' = CASE MAX_SINK_RESTORES = 0 \/ new = {} -> asked
+                [] MAX_SINK_RESTORES > 0 /\ new # {} /\ e > asked.epoch -> [epoch |-> e, batches |-> new]
+                [] OTHER -> [asked EXCEPT !.batches = @ \cup new]
+
 (* Behind the fence: read the receipts (kafka: up to an end that the last stable offset has reached) and agree with them.
    Reading and the ledger's transaction are one step here: behind a fence nothing happens between them, and a marker put
    between them is like one put right after. *)
@@ -576,8 +615,9 @@ Reconcile(r) ==
      IN /\ generation' = view.generation /\ base' = view.base /\ committed' = view.committed
         /\ next_seq' = view.next_seq /\ planned_end' = view.planned_end /\ batches' = view.batches
         /\ RollForward(read)
-  /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "ready", !.epoch = runs[r].epoch, !.fresh = TRUE]]
-  /\ Free /\ UNCHANGED <<lease, phase, guard, neighbour, lanes, reports, barrier, counters, copies>>
+  /\ runs' = [runs EXCEPT ![r] = [Idle EXCEPT !.pc = "ready", !.epoch = runs[r].epoch, !.fresh = TRUE, !.low = runs[r].low]]
+  /\ raised' = Max(raised, runs[r].epoch) /\ Remembers(r)
+  /\ Free /\ UNCHANGED <<lease, phase, guard, neighbour, lanes, reports, barrier, counters, archives, below>>
 
 -----------------------------------------------------------------------------
 (* A run works: plan, begin a wave, settle what is reported, give up what is not. *)
@@ -591,9 +631,32 @@ Planned(bs, spans, seq) ==
   IF spans = << >> THEN bs
   ELSE Planned((seq :> Fresh(Head(spans).start, Head(spans).end)) @@ bs, Tail(spans), seq + 1)
 
+(* Each planning looks whether the source has given out positions below those that were read. If it has, the run fails
+   with an alarm, and so does every later one: what the ledger noted stays as it is until a person has answered. *)
+Look(r) ==
+  /\ Holds(r) /\ witness < source_low
+  /\ MUTANT # "lower_positions_not_looked_for"
+  /\ Quits(r)
+  /\ witness' = IF MUTANT = "alarm_is_noted_as_seen" THEN source_low ELSE witness
+  /\ reports' = {m \in reports : m.epoch # runs[r].epoch}
+  /\ Free /\ UNCHANGED <<lease, work, sink, lanes, barrier, counters, archives, standing, source_low, dealt_with, silent>>
+
+(* A person has had the positions read again, or says that they do not matter. *)
+Answer ==
+  /\ dealt_with < source_low
+  /\ dealt_with' = source_low /\ witness' = source_low
+  /\ Free /\ UNCHANGED <<lease, work, sink, runs, lanes, reports, barrier, counters, archives, standing, source_low, silent>>
+
+GivesOutLower ==
+  /\ source_low < MAX_LOWER /\ planned_end > 0
+  /\ source_low' = source_low + 1
+  /\ Free /\ UNCHANGED <<lease, work, sink, runs, lanes, reports, barrier, counters, archives, standing, witness, dealt_with, silent>>
+
+Looks == witness = source_low \/ MUTANT = "lower_positions_not_looked_for"
+
 (* The next spans of the source, or of a gap. *)
 Plan(r) ==
-  /\ Holds(r) /\ Plans
+  /\ Holds(r) /\ Plans /\ Looks
   /\ \E count \in PLANS : \E length \in LENGTHS :
        LET start == IF Gaps = {} THEN planned_end ELSE Least(Gaps)
            spans == [i \in 1 .. count |-> [start |-> start + (i - 1) * length, end |-> start + i * length]]
@@ -657,7 +720,8 @@ SettleVerdict(r) ==
        IN /\ batches[s].epoch = runs[r].epoch /\ found # {}
           /\ Ledgered(Imported(Acked(batches, found \ strange), strange), strange)
           /\ reports' = {m \in reports : m.seq # s}
-  /\ Free /\ UNCHANGED <<lease, sink, runs, lanes, barrier, counters, copies>>
+  /\ Remembers(r)
+  /\ Free /\ UNCHANGED <<lease, sink, runs, lanes, barrier, counters, archives, raised, below>>
 
 (* An outcome without one. *)
 SettleFailure(r) ==
@@ -702,16 +766,19 @@ Lost(r) ==
                          ELSE Back(acked[s])], strange)
           /\ RollForward(seen)
   /\ reports' = {m \in reports : m.epoch # runs[r].epoch}
-  /\ UNCHANGED <<lease, guard, neighbour, runs, lanes, barrier, counters, copies>>
+  /\ Remembers(r)
+  /\ UNCHANGED <<lease, guard, neighbour, runs, lanes, barrier, counters, archives, raised, below>>
 
 (* It ends and gives the lease back. (It also does so after an exception, with attempts still open; to the others that
    looks like a crash, for a lease can be taken over at any time.) *)
 Release(r) ==
   /\ Holds(r) /\ in_flight = {} /\ (phase = "running" => Candidates = {} /\ planned_end = SOURCE_END)
+  /\ witness >= runs[r].low \/ MUTANT \in {"lower_positions_not_looked_for", "done_without_a_look"}
   /\ owner' = None
+  /\ silent' = (silent \/ runs[r].low > dealt_with)
   /\ Quits(r) /\ Cost(1)
   /\ reports' = {m \in reports : m.epoch # runs[r].epoch}
-  /\ UNCHANGED <<epoch, work, sink, lanes, barrier, counters, copies>>
+  /\ UNCHANGED <<epoch, work, sink, lanes, barrier, counters, archives, standing, source_low, witness, dealt_with>>
 
 (* It dies, wherever it is; its lanes may live on. *)
 Crash(r) ==
@@ -740,7 +807,7 @@ RunFences(r) ==
   \/ TableFenceFile(r) \/ TableFenceLook(r) \/ TableFenceCommit(r) \/ MarkerFence(r)
 
 RunStarts(r) == Admit(r) \/ Acquire(r) \/ Attach(r) \/ RunFences(r) \/ PostgresEndOlder(r) \/ ReadEarly(r) \/ Reconcile(r)
-RunWorks(r) == Plan(r) \/ Begin(r) \/ SettleVerdict(r) \/ SettleFailure(r) \/ Lost(r) \/ Purge(r)
+RunWorks(r) == Look(r) \/ Plan(r) \/ Begin(r) \/ SettleVerdict(r) \/ SettleFailure(r) \/ Lost(r) \/ Purge(r)
 RunEnds(r) == Release(r) \/ Crash(r) \/ Stale(r)
 
 -----------------------------------------------------------------------------
@@ -817,7 +884,8 @@ PeopleAct(r) ==
 Backup ==
   /\ restores < MAX_RESTORES /\ backup = {} /\ in_flight = {}
   /\ backup' = {[lease |-> lease, work |-> work]}
-  /\ Free /\ UNCHANGED <<lease, work, sink, runs, lanes, reports, barrier, counters, restores>>
+  /\ Free /\ UNCHANGED <<lease, work, sink, runs, lanes, reports, barrier, counters, restores, sink_copy, sink_restores,
+                         standing, below>>
 
 Restore ==
   /\ \E copy \in backup :
@@ -828,13 +896,33 @@ Restore ==
        /\ next_seq' = copy.work[5] /\ planned_end' = copy.work[6] /\ batches' = copy.work[7]
   /\ backup' = {} /\ restores' = restores + 1
   /\ reports' = {}
-  /\ Free /\ UNCHANGED <<sink, runs, lanes, barrier, counters>>
+  /\ Free /\ UNCHANGED <<sink, runs, lanes, barrier, counters, sink_copy, sink_restores, standing, below>>
+
+(* The sink's store is copied at any time, bookkeeping and target alike, and later set back to that copy: restored, or failed
+   over without its last transactions. Whoever was writing loses its connection. (Between a run's look at the sink and
+   its fence nobody sets it back: a run that has been admitted and not yet fenced would notice one run later.) *)
+SinkBackup ==
+  /\ sink_restores < MAX_SINK_RESTORES /\ sink_copy = {}
+  /\ sink_copy' = {[guard |-> guard, receipts |-> receipts, rows |-> rows, letters |-> letters]}
+  /\ Free /\ UNCHANGED <<lease, work, sink, runs, lanes, reports, barrier, counters, backup, restores, sink_restores, standing,
+                         below>>
+
+SinkRestore ==
+  /\ \A r \in RUNS : runs[r].pc \in {"idle", "ready"}
+  /\ \E copy \in sink_copy :
+       /\ fence' = copy.guard[1] /\ fence_file' = copy.guard[2] /\ table' = copy.guard[3]
+       /\ receipts' = copy.receipts /\ rows' = copy.rows /\ letters' = copy.letters
+  /\ sink_copy' = {} /\ sink_restores' = sink_restores + 1
+  /\ lanes' = {} /\ reports' = {} /\ hidden' = {} /\ neighbour' = FALSE
+  /\ runs' = [r \in RUNS |-> [runs[r] EXCEPT !.fresh = FALSE]]
+  /\ Free /\ UNCHANGED <<lease, work, unplaced, stale_commit, barrier, counters, backup, restores, standing, below>>
 
 Next ==
   \/ \E r \in RUNS : RunStarts(r) \/ RunWorks(r) \/ RunEnds(r) \/ PeopleAct(r)
   \/ \E l \in lanes : Elder(l) /\ (LaneStep(l) \/ LaneFails(l) \/ TableStageFails(l))
   \/ KafkaNeighbour
-  \/ Backup \/ Restore
+  \/ Backup \/ Restore \/ SinkBackup \/ SinkRestore
+  \/ GivesOutLower \/ Answer
 
 Spec == Init /\ [][Next]_vars
 

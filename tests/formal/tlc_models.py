@@ -31,6 +31,8 @@ STATE = (
     "NothingLost",
     "NothingLeftBehind",
     "NothingDoubled",
+    "SinkLossIsTold",
+    "LowerPositionsAreTold",
 )
 """Invariants of every state."""
 
@@ -63,6 +65,9 @@ has cut in another way."""
 UNRECONCILED = frozenset({"OpenAttemptsAreTheHolders", "PartitionOrderKept"})
 """Not claimed where the ledger is restored: it forgets what was begun, and numbers imported ranges anew."""
 
+UNRESTORED = frozenset({"NothingLost", "NothingLeftBehind", "ReceiptMatchesBatch", "PartitionOrderKept"})
+"""Not claimed where the sink is set back: what was there is gone. That it is told is ``SinkLossIsTold``."""
+
 UNORDERED = frozenset({"PartitionOrderKept"})
 """Not claimed at most once: a lane that outlives its wave delivers late what is never sent again before the rest."""
 
@@ -85,6 +90,8 @@ _DEFAULTS: Bounds = {
     "MAX_GENERATION": 1,
     "MAX_ACTS": 0,
     "MAX_RESTORES": 0,
+    "MAX_SINK_RESTORES": 0,
+    "MAX_LOWER": 0,
     "MAX_FAULTS": 99,
     "MUTANT": "none",
 }
@@ -138,6 +145,8 @@ def model(fence: str, theme: str, bounds: Bounds, properties: Sequence[str] = (*
         unclaimed |= UNORDERED
     if bounds.get("MAX_RESTORES"):
         unclaimed |= UNRECONCILED | (UNTILED if fence == "marker" else frozenset())
+    if bounds.get("MAX_SINK_RESTORES"):
+        unclaimed |= UNRESTORED
     claimed = [name for name in properties if name not in unclaimed]
     return Model(fence, theme, {"FENCE": fence, **_DEFAULTS, **bounds}, claimed)
 
@@ -167,6 +176,8 @@ _RESTORED = _with(RUNS=1, LENGTHS=frozenset({1, 2}), MAX_RESTORES=1, MAX_FAULTS=
 _REWOUND_TWICE = _with(_REWOUND, _ONE, RUNS=1, MAX_ACTS=2, MAX_GENERATION=3, MAX_EPOCH=4, MAX_RESTORES=1, MAX_FAULTS=2)
 _TWIN = _with(_ONE, MAX_TWINS=1)
 _SPREAD = _with(PINNED=False)
+_SET_BACK = _with(_TWO, _SPREAD, MAX_SINK_RESTORES=1, MAX_EPOCH=3, MAX_FAULTS=2)
+_LOWER = _with(_ONE, MAX_LOWER=2, MAX_EPOCH=3, MAX_FAULTS=2)
 _REWOUND_AND_RESTORED = _with(_REWOUND, _TWO, _SPREAD, RUNS=1, MAX_EPOCH=4, MAX_RESTORES=1, MAX_FAULTS=1)
 
 
@@ -193,6 +204,10 @@ MODELS: Sequence[Model] = (
     model("marker", "restored", _with(_RESTORED, MAX_FAULTS=1)),
     model("postgres", "restored and rewound", _REWOUND_TWICE),
     model("postgres", "rewound and restored", _REWOUND_AND_RESTORED),
+    model("postgres", "sink set back", _SET_BACK),
+    model("kafka", "sink set back", _with(_SET_BACK, MAX_FAULTS=1)),
+    model("table", "sink set back", _SET_BACK),
+    model("postgres", "lower positions", _LOWER),
     model("postgres", "purged", _with(_TWIN, PURGES=True)),
     model("kafka", "purged", _with(_TWIN, PURGES=True)),
     model("kafka", "neighbour", _with(_TWIN, NEIGHBOUR=True)),
@@ -239,6 +254,12 @@ MUTANTS: Sequence[Mutant] = (
     _mutant("strangers_not_imported", "postgres", "NothingDoubled", _with(_RESTORED, _SPREAD)),
     _mutant("epoch_of_the_ledger_alone", "postgres", "ReceiptsReadAreFinal", _with(_RESTORED, _ONE)),
     _mutant("purge_of_the_own_epoch", "postgres", "NothingDoubled", _with(_TWIN, PURGES=True)),
+    _mutant("sink_fence_not_compared", "postgres", "SinkLossIsTold", _SET_BACK),
+    _mutant("settled_receipts_not_asked_for", "postgres", "SinkLossIsTold", _SET_BACK),
+    _mutant("table_set_back_is_committed_to", "table", "SinkLossIsTold", _SET_BACK),
+    _mutant("lower_positions_not_looked_for", "postgres", "LowerPositionsAreTold", _LOWER),
+    _mutant("alarm_is_noted_as_seen", "postgres", "LowerPositionsAreTold", _LOWER),
+    _mutant("done_without_a_look", "postgres", "LowerPositionsAreTold", _LOWER),
     # People
     _mutant("watermark_cleared_on_takeover", "postgres", "CancellationWatermarkBlocks", _with(_DRAINED, _ONE)),
     _mutant("cancelled_batch_not_begun_again", "postgres", "CancelledWorkCanFinish", _ALIVE_ONE),
