@@ -5,7 +5,7 @@ SHELL := bash
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka jdbc browser demo test test-unit test-integration test-system test-airflow screenshots lint format crash chaos formal ledger-storm bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs lock clean
+.PHONY: help setup java postgres kafka jdbc browser demo test test-unit test-integration test-system test-airflow screenshots lint format crash chaos formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -75,6 +75,10 @@ formal: setup postgres java ## Prove it: the core searched, the protocol by TLC,
 
 ledger-storm: setup postgres ## Random commands, SIGKILLs and stale epochs on one ledger; writes build/storm/summary.json
 	@$(PY) -m tests.chaos.ledger_storm
+
+try: setup postgres java kafka ## Every proof, storm and benchmark in small, so that none stops working unseen
+	@tests/services/jars.sh spark-kafka
+	@$(PY) -m tests.small
 
 bench-pg: setup postgres java ## A million rows PostgreSQL to PostgreSQL against psql and Spark JDBC; writes build/bench/pg_to_pg.json
 	@$(PY) -m tests.benchmarks.pg_to_pg

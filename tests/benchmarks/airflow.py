@@ -32,6 +32,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
 from tests.services.airflow import AirflowServices
 from tests.services.postgres import PostgresServer, sqlalchemy_url
@@ -200,7 +201,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.airflow", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds (default: 5)")
-    publish(run(parser.parse_args(arguments).rounds), RESULT, SHOWN)
+    options = parser.parse_args(arguments)
+    publish(run(options.rounds), RESULT, SHOWN, target="bench-airflow" if is_whole(parser, options) else "")
     return 0
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
 from tests.services.delta import read_delta
 from tests.services.replication import Replication
@@ -163,7 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.files", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds (default: 5)")
     options = parser.parse_args(arguments)
-    publish(run(options.rounds), RESULT, ("seconds", "ratios", "rows", "micro_batches", "rounds"))
+    target = "bench-files" if is_whole(parser, options) else ""
+    publish(run(options.rounds), RESULT, ("seconds", "ratios", "rows", "micro_batches", "rounds"), target=target)
     return 0
 
 

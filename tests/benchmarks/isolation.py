@@ -28,6 +28,7 @@ from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import transform, wave
 from airflow_provider_ckpt.spark.sql import literal, quote
+from tests.assurance import is_whole, record
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
 from tests.services.spark import local_session
@@ -251,6 +252,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=1_000_000, help="clean rows (default: 1,000,000)")
     options = parser.parse_args(arguments)
     result = run(options.rounds, options.rows)
+    if is_whole(parser, options):
+        record("bench-isolation", {name: result[name] for name in ("ratios", "seconds", "rounds")})
     print(json.dumps({name: result[name] for name in ("ratios", "seconds", "rows", "rounds")}, indent=2))
     _say(f"details: {RESULT}")
     return 0

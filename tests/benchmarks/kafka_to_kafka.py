@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
 from tests.integration.connectors.kafka_support import CONNECTION, connection_to, producer
 from tests.services.kafka import KafkaBroker, jars
@@ -178,7 +179,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds (default: 5)")
     parser.add_argument("--messages", type=int, default=1_000_000, help="messages to move (default: 1,000,000)")
     options = parser.parse_args(arguments)
-    publish(run(options.rounds, options.messages), RESULT, ("seconds", "ratios", "messages", "rounds"))
+    target = "bench-kafka" if is_whole(parser, options) else ""
+    publish(run(options.rounds, options.messages), RESULT, ("seconds", "ratios", "messages", "rounds"), target=target)
     return 0
 
 

@@ -31,6 +31,7 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from tests.assurance import is_whole, record
 from tests.benchmarks.history import PIPELINE, SPAN, fill, size
 from tests.services.postgres import PostgresServer
 
@@ -268,7 +269,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=("postgres", "sqlite"), help="just this kind of database")
     options = parser.parse_args(arguments)
     kinds = (options.only,) if options.only else ("postgres", "sqlite")
-    report(run(options.receipts, kinds), kinds)
+    result = run(options.receipts, kinds)
+    if is_whole(parser, options):
+        names = ("settlements_per_second", "cost_ratio_10m_vs_10k")
+        record("bench-ledger", {kind: {name: result[kind][name] for name in names} for kind in kinds})
+    report(result, kinds)
     _say(f"details: {RESULT}")
     return 0
 

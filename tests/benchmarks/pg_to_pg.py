@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
@@ -147,7 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds (default: 5)")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows to move (default: 1,000,000)")
     options = parser.parse_args(arguments)
-    publish(run(options.rounds, options.rows), RESULT, ("seconds", "ratios", "rows", "row_bytes", "rounds"))
+    target = "bench-pg" if is_whole(parser, options) else ""
+    shown = ("seconds", "ratios", "rows", "row_bytes", "rounds")
+    publish(run(options.rounds, options.rows), RESULT, shown, target=target)
     return 0
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.assurance import record
+
 
 @dataclass
 class Rounds:
@@ -68,11 +70,18 @@ class Rounds:
         }
 
 
-def publish(result: Mapping[str, Any], file: Path, shown: Sequence[str]) -> None:
-    """Write a result to its file and print the part of it that people look for first."""
+def publish(result: Mapping[str, Any], file: Path, shown: Sequence[str], *, target: str = "") -> None:
+    """Write a result to its file and print the part of it that people look for first.
+
+    :param file: where all of the result goes
+    :param shown: the names of what is printed
+    :param target: the make target whose record this is; empty for a run that was not whole
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps({name: result[name] for name in shown}, indent=2))
+    if target:
+        record(target, {name: result[name] for name in shown})
     say(f"details: {file}")
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.assurance import is_whole, record
 from tests.chaos.havoc.act import Report
 from tests.chaos.havoc.campaign import FAILURES, Campaign, Plan, Tally, shortcomings
 from tests.chaos.havoc.driver import PRELOADED
@@ -112,6 +113,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not missed:
         shutil.rmtree(folder / "data")
     brief = ("crash_points", "lost", "doubled_on_transactional", "by_kind", "seconds", "seed")
+    if is_whole(parser, options):
+        record("chaos", {name: summary[name] for name in brief} | {"failures": missed})
     print(json.dumps({name: summary[name] for name in brief}, indent=2))
     print("\n".join(missed) or "nothing lost, nothing doubled, every sum adds up")
     print(f"{FOLDER}/summary.json" + (f"; evidence: {FOLDER}/{FAILURES}" if summary["faults"] else ""))

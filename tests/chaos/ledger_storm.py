@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.assurance import is_whole, record
 from tests.chaos.storm.scene import Defect
 from tests.chaos.storm.storm import Scale, shortcomings, storm
 from tests.services.postgres import PostgresServer
@@ -29,6 +30,9 @@ _END_ONE = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = ANY(%s) AND backend_type = 'client backend' ORDER BY random() LIMIT 1
 """
+
+
+_BRIEF = ("commands", "violations", "stale_refused", "kills", "commands_per_second")
 
 
 def on_postgres(
@@ -81,8 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missed = shortcomings(summary, big) + [f"SQLite: {item}" for item in shortcomings(summary["sqlite"], small)]
     summary["shortcomings"] = missed
     (FOLDER / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    for name, part in (("PostgreSQL", summary), ("SQLite", summary["sqlite"])):
-        brief = {key: part[key] for key in ("commands", "violations", "stale_refused", "kills", "commands_per_second")}
+    parts = {"PostgreSQL": summary, "SQLite": summary["sqlite"]}
+    if is_whole(parser, options):
+        counts = {name: {key: part[key] for key in _BRIEF} for name, part in parts.items()}
+        record("ledger-storm", counts | {"failures": missed})
+    for name, part in parts.items():
+        brief = {key: part[key] for key in _BRIEF}
         _say(f"{name}: {brief}")
         for fault in part["faults"]:
             _say(f"  {fault}")
