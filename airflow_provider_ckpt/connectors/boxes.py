@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content, DeadLetter, KeptLetter
 from airflow_provider_ckpt.connectors.protocols import Claims, Sink, Writer
 from airflow_provider_ckpt.connectors.rows import without
-from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError, ErrorInfo
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
@@ -122,6 +122,11 @@ class BoxedSink:
         self._box = box
         self.exactly_once = sink.exactly_once
 
+    @property
+    def location(self) -> str:
+        """See :attr:`Sink.location`."""
+        return self._sink.location
+
     def check(self) -> None:
         """See :meth:`Sink.check`; the box is checked, too."""
         self._sink.check()
@@ -142,6 +147,10 @@ class BoxedSink:
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
         """See :meth:`Sink.receipts`."""
         return self._sink.receipts(known)
+
+    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """See :meth:`Sink.missing`."""
+        return self._sink.missing(keys)
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """See :meth:`Sink.letters`."""

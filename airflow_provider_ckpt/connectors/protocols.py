@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_ckpt.connectors.content import Content, KeptLetter
-from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import Known
@@ -257,16 +257,26 @@ class Claims:
 
     :param epoch: the highest epoch of its fence, 0 if none
     :param ledgers: ids of all ledgers that have receipts or a fence there for this pipeline
+    :param target: the identity of the very target, which one that is made anew under the same name does not have
+        (system identifier and table oid; Delta table id; Iceberg UUID; topic id); None if it does not exist yet
+    :param set_back: a sentence that says by what the sink itself sees that rows delivered before are gone although its
+        receipts stand (truncated, rolled back …); None if it sees nothing of the kind
     """
 
     epoch: int = 0
     ledgers: frozenset[str] = frozenset()
+    target: str | None = None
+    set_back: str | None = None
 
 
 class Sink(Protocol):
     """The controlling half of a sink. Errors are :class:`SinkError`, :class:`IoError` or :class:`ConfigError`."""
 
     exactly_once: bool
+
+    @property
+    def location(self) -> str:
+        """Where the target is, free of secrets and the same in every run: ``postgres://host:5432/db/public.orders``."""
 
     def check(self) -> None:
         """Fail clearly if the sink cannot be reached, the target is missing or not writable; create own bookkeeping."""
@@ -291,6 +301,12 @@ class Sink(Protocol):
         """This ledger's receipts for the pipeline that are news, by partition; all of a partition that is not named.
 
         They come in the order of their keys, and are final once :meth:`fence` has returned.
+        """
+
+    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Those of these batches that have no receipt here, or one whose rows the sink knows to be gone.
+
+        :param keys: batches of this ledger and pipeline whose receipt the ledger has seen
         """
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:

@@ -222,6 +222,10 @@ class InvalidTransformError(ConfigError):
     type = ErrorType.INVALID_TRANSFORM
 
 
+class SinkChangedError(ConfigError):
+    """The sink is not as this ledger left it: it lost commits, was made anew, or is another one. Nothing was sent."""
+
+
 class SourceError(CkptError):
     """The source refused, changed identity, or cannot be read."""
 

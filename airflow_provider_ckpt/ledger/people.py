@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from airflow_provider_ckpt.core.acts import BEHIND_FENCE, BY_A_RUN, Act
 from airflow_provider_ckpt.core.errors import LeaseBusyError
 from airflow_provider_ckpt.core.lease import nobody_is_dead
-from airflow_provider_ckpt.ledger import acting, bulk, reads, retention, tables, trail
+from airflow_provider_ckpt.ledger import acting, bulk, reads, retention, sinks, tables, trail
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger.records import ActResult, Intent, Lease
 from airflow_provider_ckpt.ledger.session import Session
@@ -107,6 +107,7 @@ class PeopleCommands(Session):
             here = c.name == lease.pipeline
             before = work.connection.execute(sa.select(c.adopted).where(here)).scalar_one()
             work.connection.execute(tables.pipeline.update().where(here).values(adopted=ledger_id))
+            sinks.forget(work.connection, lease.pipeline)
             detail = {"before": before or self.id, "after": ledger_id, "reason": why}
             row = trail.row(work.lease, work.now, "adopted", detail) | {"who": who}
             bulk.insert(work.connection, tables.event, [row])

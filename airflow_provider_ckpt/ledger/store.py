@@ -26,6 +26,7 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.recovery import Stand
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger import bulk, history, merging, rows, tables
+from airflow_provider_ckpt.ledger.receipted import with_receipts
 from airflow_provider_ckpt.ledger.records import PartitionRecord, Totals
 
 _P = tables.partition.c
@@ -39,6 +40,7 @@ class Stored:
     :param merged: batches whose receipts join those of their generation at the next :func:`write`
     :param whole: whether all of its batches were loaded; if not, only those named, resolved or cancelled
     :param ended: how attempts ended, where the batch's new state does not say it
+    :param receipted: the batches that have a receipt of the newest epoch; see ``receipted.py``
 
     ``low`` is the low watermark, ``moved_at`` when checkpoint or plan moved last, ``marked_at`` the newest mark's time.
     """
@@ -55,6 +57,7 @@ class Stored:
     whole: bool = True
     low: int = field(init=False)
     totals: Totals = field(init=False)
+    receipted: Mapping[str, Any] | None = field(init=False)
     moved_at: datetime | None = field(init=False)
     marked_at: datetime | None = field(init=False)
 
@@ -63,6 +66,7 @@ class Stored:
         self.low = row.get("low", self.partition.base)
         self.totals = Totals.from_json(row) if row else Totals()
         self.moved_at, self.marked_at = row.get("moved_at"), row.get("marked_at")
+        self.receipted = row.get("receipted")
 
     @property
     def record(self) -> PartitionRecord:
@@ -109,6 +113,7 @@ class Stored:
             "low": self.low,
             "moved_at": self.moved_at,
             "marked_at": self.marked_at,
+            "receipted": self.receipted,
             **self.totals.to_json(),
         }
 
@@ -180,7 +185,10 @@ def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: d
     endings: list[dict[str, Any]] = []
     afters = [_pass(item) for item in items]
     for item, after in zip(items, afters, strict=True):
-        changed += [(was, b) for seq, b in after.items() if (was := item.before.get(seq)) is not b]
+        fresh = [(was, b) for seq, b in after.items() if (was := item.before.get(seq)) is not b]
+        changed += fresh
+        resolved = [b.receipt for b in (*item.merged, *(b for _, b in fresh)) if b.receipt is not None]
+        item.receipted = with_receipts(item.receipted, item.partition.generation, resolved)
         place = {"pipeline": pipeline, "partition": item.partition.id, "generation": item.before_row.get("generation")}
         gone += rows.runs(pipeline, (batch.key for seq, batch in item.before.items() if seq not in after))
         endings += [{**place, **ending, "ended_at": now} for ending in _endings(item, after)]

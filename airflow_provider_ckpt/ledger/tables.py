@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0003"
+HEAD = "0004"
 """The revision that this code works with."""
 
 VERSION_TABLE = "ckpt_alembic_version"
@@ -81,6 +81,9 @@ pipeline = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("adopted", sa.String(36)),
     sa.Column("collected_to", sa.BigInteger),
+    sa.Column("sink_epoch", sa.BigInteger),
+    sa.Column("sink_target", sa.Text),
+    sa.Column("sink_location", sa.Text),
 )
 
 lease = sa.Table(
@@ -110,6 +113,7 @@ partition = sa.Table(
     sa.Column("low", sa.BigInteger, nullable=False),
     sa.Column("moved_at", UtcTime),
     sa.Column("marked_at", UtcTime),
+    sa.Column("receipted", _json),
     *_totals(),
 )
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.protocols import Start
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, LeaseBusyError, StaleEpochError
-from airflow_provider_ckpt.replication import file_lists
+from airflow_provider_ckpt.core.sink_standing import SinkStanding
+from airflow_provider_ckpt.replication import file_lists, sink_checks
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.run import Run
@@ -31,6 +32,7 @@ def acquire(setup: Setup, *, force: bool = False) -> Run:
     :param force: take the lease from whoever holds it (a person's force stop)
     :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` or its wait says so
     :raises ConfigError: if the sink holds another ledger's receipts for the pipeline
+    :raises SinkChangedError: if the sink lost commits, was made anew, or is another one than this ledger left
     :raises SourceError: if the source cannot be reached or is not the one the ledger knows
     :raises SinkError: if the sink cannot be reached
     """
@@ -92,9 +94,11 @@ def _admitted(setup: Setup, opened: Opened, *, force: bool) -> Lease:
 
 
 def _begin(run: Run) -> None:
-    """Fence, then make the ledger agree with what the sink holds."""
+    """Refuse a sink that is not as it was left; else fence it, and make the ledger agree with what it holds."""
+    state = sink_checks.refuse_changed(run.setup, run.sink)
     with run.step("fence"):
         run.sink.fence(run.epoch)
+    run.ledger.note_sink(run.lease, SinkStanding(run.epoch, state.target, state.location))
     run.ledger.declare(run.lease, run.pipeline.document())
     _start(run)
     run.mark_checkpoints()

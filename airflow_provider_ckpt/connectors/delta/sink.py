@@ -20,7 +20,7 @@ from airflow_provider_ckpt.connectors.files.local import check_writable, local_p
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
@@ -40,6 +40,11 @@ class DeltaSink:
         self._grows = pipeline.sink.grows
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
         self._receipts = Receipts(self._layout)
+
+    @property
+    def location(self) -> str:
+        """See :attr:`Sink.location`."""
+        return f"delta://{self._layout.table}"
 
     def check(self) -> None:
         """Fail clearly if the table cannot be written, or the path holds something else."""
@@ -97,6 +102,11 @@ class DeltaSink:
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
         """What the table's log names as receipted and is news."""
         yield from self._receipts.beyond(self._version().head, known)
+
+    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Those that the table's log does not name; see :meth:`Sink.missing`."""
+        found = self._receipts.find(self._version().head, keys)
+        return [key for key in keys if key not in found]
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """The lines of each attempt's file; see :meth:`Sink.letters`."""

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.connectors.files.receipts import Receipts
 from airflow_provider_ckpt.connectors.files.staged import roll_forward, sweep
 from airflow_provider_ckpt.connectors.files.target import DATA_PREFIX, FilesTarget
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
-from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
@@ -34,6 +34,11 @@ class FilesSink:
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._target = FilesTarget.of(pipeline, connection, context)
         self._receipts = Receipts(self._target)
+
+    @property
+    def location(self) -> str:
+        """See :attr:`Sink.location`."""
+        return f"files://{self._target.directory}"
 
     def check(self) -> None:
         """Fail clearly if the directory cannot be written, or holds what readers would take for our files."""
@@ -75,6 +80,10 @@ class FilesSink:
         news = self._receipts.beyond(known)
         roll_forward(self._target, self._receipts)
         yield from news
+
+    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Those without a marker, and that are in no bundle; see :meth:`Sink.missing`."""
+        return [key for key in keys if self._receipts.find(key) is None]
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """The lines of each attempt's file; see :meth:`Sink.letters`."""

@@ -19,7 +19,7 @@ from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_p
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
@@ -37,6 +37,11 @@ class IcebergSink:
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._context = context
         self._address = TableAddress(pipeline, connection, context)
+
+    @property
+    def location(self) -> str:
+        """See :attr:`Sink.location`."""
+        return f"iceberg://{self._address.connection}/{self._address.name}"
 
     def check(self) -> None:
         """Fail clearly if the catalog cannot be reached, or the table cannot be written."""
@@ -78,6 +83,12 @@ class IcebergSink:
         version = self._version()
         if version is not None:
             yield from Receipts(version.layout).beyond(version.head, known)
+
+    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Those that the table's property does not name; see :meth:`Sink.missing`."""
+        version = self._version()
+        found = Receipts(version.layout).find(version.head, keys) if version is not None else {}
+        return [key for key in keys if key not in found]
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """The lines of each attempt's file; see :meth:`Sink.letters`."""

@@ -29,6 +29,7 @@ class TableAddress:
         if connection is None:
             raise ConfigError("an iceberg sink needs sink.connection.", pipeline=pipeline.name)
         self.name = pipeline.sink.table or ""
+        self.connection = connection.id
         self.grows = pipeline.sink.grows
         self.context = context
         self._address = CatalogAddress.of(connection)

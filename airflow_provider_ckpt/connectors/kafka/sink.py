@@ -22,14 +22,14 @@ from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
     transactional_id,
 )
 from airflow_provider_ckpt.connectors.kafka.committed import committed
-from airflow_provider_ckpt.connectors.kafka.common import require, timeout
+from airflow_provider_ckpt.connectors.kafka.common import bootstrap, require, timeout
 from airflow_provider_ckpt.connectors.kafka.kept import KeptLetters
 from airflow_provider_ckpt.connectors.kafka.outgoing import refuse_misfits
 from airflow_provider_ckpt.connectors.kafka.reading import Reading
 from airflow_provider_ckpt.connectors.kafka.transactions import Transactions, note, transaction_seconds
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
-from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
@@ -55,6 +55,11 @@ class KafkaSink:
         self._receipts = receipts_topic(context.pipeline)
         self._seconds = timeout(self._connection)
         self._topics: WrittenTopics | None = None
+
+    @property
+    def location(self) -> str:
+        """See :attr:`Sink.location`."""
+        return f"kafka://{bootstrap(self._connection)}/{self._name}"
 
     def check(self) -> None:
         """Fail clearly if the topics do not fit; create those for receipts and dead letters. See :meth:`Sink.check`."""
@@ -112,6 +117,14 @@ class KafkaSink:
             key = receipt.key
             if not known.get(key.partition, nowhere).covers(key.generation, receipt.range.end):
                 yield receipt
+
+    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Those that the receipts topic does not hold; see :meth:`Sink.missing`."""
+        if not keys or not self._kept():
+            return list(keys)
+        with closing(self._reading(committed=True)) as reading:
+            self._to_end(reading)
+            return [key for key in keys if reading.books.receipts.get(key) is None]
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """See :meth:`Sink.letters`; the topic is read once, however many attempts are asked for."""

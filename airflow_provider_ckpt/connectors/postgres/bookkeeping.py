@@ -139,6 +139,18 @@ class Bookkeeping:
               AND (generation, range_end) > ({{3}}::int, ({{4}})::bigint)"""
 
     @property
+    def missing(self) -> str:
+        """Which of some batches have no receipt. Values: ledger, pipeline, the batches as JSON."""
+        return f"""
+            SELECT (wanted ->> 0)::int, wanted ->> 1, (wanted ->> 2)::bigint
+            FROM pg_catalog.jsonb_array_elements({{2}}::jsonb) AS wanted
+            WHERE NOT EXISTS (
+                SELECT FROM {self.table(RECEIPT)}
+                WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = (wanted ->> 0)::int
+                  AND partition = wanted ->> 1 AND seq = (wanted ->> 2)::bigint
+            )"""
+
+    @property
     def letters(self) -> str:
         """The dead letters of one attempt, always in the same order. Values: the key's five parts, attempt, epoch."""
         return f"""

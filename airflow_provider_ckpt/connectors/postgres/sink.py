@@ -29,7 +29,7 @@ from airflow_provider_ckpt.connectors.postgres.fitting import FILLS_COLUMNS, ref
 from airflow_provider_ckpt.connectors.postgres.letters import letter_of
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
-from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
@@ -54,6 +54,10 @@ SELECT pg_catalog.pg_is_in_recovery(),
        (SELECT bool_and(pg_catalog.has_table_privilege({0}::oid, needed)) FROM unnest({1}::text[]) AS needed)
 """
 _COUNTABLE = "SELECT pg_catalog.pg_table_size({0}::oid), pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
+_IDENTITY = """
+SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::text || '/' || d.oid || '/' || {0}::oid
+FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
+"""
 _UNIQUE = """
 SELECT EXISTS (
     SELECT FROM pg_catalog.pg_index i
@@ -96,6 +100,12 @@ class PostgresSink:
         self._open: Any = None
         self._described: Table | None = None
 
+    @property
+    def location(self) -> str:
+        """See :attr:`Sink.location`."""
+        known = self._connection
+        return f"postgres://{known.host or ''}:{known.port or 5432}/{known.schema or ''}/{self._name}"
+
     def check(self) -> None:
         """Fail clearly if the target does not fit, and create the bookkeeping tables; see :meth:`Sink.check`."""
         with self._session("checking the target") as fetch:
@@ -120,11 +130,12 @@ class PostgresSink:
     def claims(self) -> Claims:
         """Whose fences are there; every receipt has one. See :meth:`Sink.claims`."""
         with self._session("reading the fence") as fetch:
-            books = Bookkeeping(self._target(fetch).schema)
-            if self._absent(fetch, books):
-                return Claims()
-            rows = fetch(books.claims, [self._context.pipeline])
-            return Claims(max((epoch for _, epoch in rows), default=0), frozenset(ledger for ledger, _ in rows))
+            table = self._target(fetch)
+            [(identity,)] = fetch(_IDENTITY, [table.oid])
+            books = Bookkeeping(table.schema)
+            rows = [] if self._absent(fetch, books) else fetch(books.claims, [self._context.pipeline])
+        ledgers = frozenset(ledger for ledger, _ in rows)
+        return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity)
 
     def fence(self, epoch: int) -> None:
         """Raise the fence; an older epoch that holds it for longer than a moment is ended. See :meth:`Sink.fence`."""
@@ -156,6 +167,18 @@ class PostgresSink:
                 for row in fetch(books.receipts, [*mine, name, *known.get(name, _NOTHING)])
             ]
         yield from sorted(map(receipt_of, rows), key=lambda receipt: receipt.key)
+
+    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """Those without a receipt, each looked up by its key; see :meth:`Sink.missing`."""
+        if not keys:
+            return []
+        with self._session("looking for receipts") as fetch:
+            books = Bookkeeping(self._target(fetch).schema)
+            if self._absent(fetch, books):
+                return list(keys)
+            wanted = json.dumps([key.to_json() for key in keys])
+            rows = fetch(books.missing, [self._context.ledger, self._context.pipeline, wanted])
+        return [BatchKey(*row) for row in rows]
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """An attempt's dead letters at a time; see :meth:`Sink.letters`."""

@@ -1,0 +1,102 @@
+"""Compares how a sink stands with how the ledger left it, to notice a sink that went back in time (semantics, 4.1).
+
+A sink that was restored, failed over without its last transactions, or made anew has lost the last commits that this
+ledger knows of. The last commit of a pipeline is either the fence of the newest epoch or a receipt of that epoch, so it
+is enough to compare the fence and to ask for those receipts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_provider_ckpt.core.batch import BatchKey
+
+
+class Difference(StrEnum):
+    """A way in which a sink is not as the ledger left it."""
+
+    FENCE_BELOW = "fence_below"
+    RECEIPTS_MISSING = "receipts_missing"
+    OTHER_TARGET = "other_target"
+    ROWS_GONE = "rows_gone"
+    OTHER_LOCATION = "other_location"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStanding:
+    """How the ledger left the sink.
+
+    :param epoch: the newest epoch whose fence was raised there; None if none is known
+    :param target: the target's identity; None while it is not known
+    :param location: where the target is; None while no run has got that far
+    :param written: whether a batch has a receipt or an open attempt there; attempts that failed may be made elsewhere
+    """
+
+    epoch: int | None = None
+    target: str | None = None
+    location: str | None = None
+    written: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """How the sink stands now.
+
+    :param epoch: the highest epoch of its fence, 0 if there is none
+    :param target: the target's identity; None if it does not exist, or the sink cannot tell
+    :param location: where the target is
+    :param set_back: the sink's own evidence, as a sentence, that rows are gone although its receipts stand
+    :param missing: receipts that the ledger knows and the sink does not hold any more
+    """
+
+    epoch: int
+    target: str | None
+    location: str
+    set_back: str | None = None
+    missing: Sequence[BatchKey] = ()
+
+
+def differences(known: SinkStanding, found: SinkState) -> list[Difference]:
+    """The ways in which the sink is not as the ledger left it; none if a run may go on.
+
+    A target that is the same by its identity may be reached by another location. What the ledger does not know yet is
+    not compared.
+    """
+    if known.location is not None and known.location != found.location and not _same_target(known, found):
+        return [Difference.OTHER_LOCATION] if known.written else []
+    seen = {
+        Difference.FENCE_BELOW: known.epoch is not None and found.epoch < known.epoch,
+        Difference.RECEIPTS_MISSING: bool(found.missing),
+        Difference.OTHER_TARGET: known.target is not None and found.target != known.target,
+        Difference.ROWS_GONE: found.set_back is not None,
+    }
+    return [difference for difference, is_so in seen.items() if is_so]
+
+
+def describe(known: SinkStanding, found: SinkState, seen: Iterable[Difference]) -> str:
+    """The differences as a clause for a person, such as ``its fence stands at epoch 3 …``."""
+    texts = {
+        Difference.FENCE_BELOW: f"its fence stands at epoch {found.epoch}, and this ledger raised it to {known.epoch}",
+        Difference.RECEIPTS_MISSING: _missing(found.missing),
+        Difference.OTHER_TARGET: (
+            f"the target is not the one that was written ({known.target}), but {found.target}"
+            if found.target is not None
+            else f"the target that was written ({known.target}) does not exist any more"
+        ),
+        Difference.ROWS_GONE: (found.set_back or "").rstrip("."),
+        Difference.OTHER_LOCATION: f"it is {found.location}, and this pipeline delivered to {known.location} so far",
+    }
+    return "; ".join(texts[difference] for difference in seen)
+
+
+def _same_target(known: SinkStanding, found: SinkState) -> bool:
+    return known.target is not None and known.target == found.target
+
+
+def _missing(keys: Sequence[BatchKey]) -> str:
+    if not keys:
+        return ""
+    first = min(keys)
+    return f"{len(keys)} receipts of batches that were delivered are missing, the first of them of {first}"

@@ -1,0 +1,80 @@
+"""How a pipeline's sink was left: the fence, the target and its location, and the receipts that must still be there.
+
+``core/sink_standing.py`` compares that with the sink. A partition remembers the numbers of those batches whose receipt
+is of its newest epoch, so what a run asks the sink for is bounded by what the run before it delivered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey, BatchState
+from airflow_provider_ckpt.core.sink_standing import SinkStanding
+from airflow_provider_ckpt.ledger import bulk, tables, trail
+from airflow_provider_ckpt.ledger.receipted import Receipted
+from airflow_provider_ckpt.ledger.work import Work
+
+_B, _G, _N, _P = tables.batch.c, tables.generation.c, tables.pipeline.c, tables.partition.c
+
+_WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
+
+
+def standing(connection: Connection, pipeline: str) -> SinkStanding:
+    """How the sink was left; all None while no batch was ever begun there, for then it holds nothing to be lost."""
+    columns = (_N.sink_epoch, _N.sink_target, _N.sink_location)
+    row = connection.execute(sa.select(*columns).where(_N.name == pipeline)).one_or_none()
+    begun = sa.exists().where(_B.pipeline == pipeline, _B.attempts > 0)
+    written = sa.or_(
+        sa.exists().where(_B.pipeline == pipeline, _B.state.in_(_WRITTEN)),
+        sa.exists().where(_P.pipeline == pipeline, _P.batches > 0),
+        sa.exists().where(_G.pipeline == pipeline, _G.batches > 0),
+    )
+    ever_begun, ever_written = connection.execute(sa.select(begun, written)).one()
+    return SinkStanding(*row, ever_written) if row is not None and (ever_begun or ever_written) else SinkStanding()
+
+
+def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
+    """Batches whose receipt the sink must hold, in order.
+
+    They are all that have a receipt of the newest epoch raised there, the newest of each partition of an older epoch,
+    and those beyond the checkpoint. Whatever suffix of its commits the sink has lost, one of them is in it, or the
+    newest fence.
+    """
+    raised = standing(connection, pipeline).epoch
+    found: set[BatchKey] = set()
+    rows = connection.execute(sa.select(_P.partition, _P.receipted).where(_P.pipeline == pipeline))
+    for partition, document in rows:
+        if document is not None:
+            known = Receipted.from_json(document)
+            numbers = known.numbers if known.epoch == raised else [known.runs[-1][1]]
+            found.update(BatchKey(known.generation, partition, number) for number in numbers)
+    here = sa.and_(_B.pipeline == pipeline, _B.receipt.is_not(None))
+    ahead = connection.execute(sa.select(_B.generation, _B.partition, _B.seq).where(here))
+    found.update(BatchKey(*row) for row in ahead)
+    return sorted(found)
+
+
+def note(work: Work, now: SinkStanding) -> None:
+    """Store how the sink stands under this epoch; an event says if target or location are others than before."""
+    pipeline = work.lease.pipeline
+    before = standing(work.connection, pipeline)
+    values = {"sink_epoch": now.epoch, "sink_target": now.target, "sink_location": now.location}
+    work.connection.execute(tables.pipeline.update().where(_N.name == pipeline).values(values))
+    if (before.target, before.location) != (now.target, now.location):
+        detail = {"before": to_json(before), "after": to_json(now)}
+        bulk.insert(work.connection, tables.event, [trail.row(work.lease, work.now, "sink_noted", detail)])
+
+
+def forget(connection: Connection, pipeline: str) -> None:
+    """Expect nothing of the sink until the next run has fenced it."""
+    nothing = {"sink_epoch": None, "sink_target": None, "sink_location": None}
+    connection.execute(tables.pipeline.update().where(_N.name == pipeline).values(nothing))
+    connection.execute(tables.partition.update().where(_P.pipeline == pipeline).values(receipted=None))
+
+
+def to_json(known: SinkStanding) -> dict[str, Any]:
+    """A JSON-ready dict."""
+    return {"epoch": known.epoch, "target": known.target, "location": known.location}

@@ -1,0 +1,52 @@
+"""Refuses a sink that is not as this ledger left it, before anything is begun there (semantics, 4.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import SinkChangedError
+from airflow_provider_ckpt.core.sink_standing import Difference, SinkStanding, SinkState, describe, differences
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.protocols import Sink
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+    from airflow_provider_ckpt.replication.setup import Setup
+
+
+def compare(ledger: Ledger, pipeline: str, sink: Sink) -> tuple[SinkStanding, SinkState]:
+    """How the ledger left the sink, and how that stands now.
+
+    The ledger is read first: what it knows was there before the sink is looked at, whoever works on it meanwhile.
+    """
+    known, expected = ledger.sink_standing(pipeline), ledger.expected_receipts(pipeline)
+    claims = sink.claims()
+    missing = sink.missing(expected) if expected else ()
+    return known, SinkState(claims.epoch, claims.target, sink.location, claims.set_back, missing)
+
+
+def refuse_changed(setup: Setup, sink: Sink) -> SinkState:
+    """How the sink stands, if a run may go on there.
+
+    :raises SinkChangedError: if it is not as this ledger left it; names what was seen and what a person can say
+    """
+    name = setup.pipeline.name
+    known, found = compare(setup.ledger, name, sink)
+    seen = differences(known, found)
+    if not seen:
+        return found
+    told = describe(known, found, seen)
+    if Difference.OTHER_LOCATION in seen:
+        raise SinkChangedError(
+            f"the sink is another one: {told}. Nothing was sent.",
+            pipeline=name,
+            hint=f"Give this pipeline a name of its own, or say that the move is meant: `airflow ckpt move {name} "
+            '--reason "..."`.',
+        )
+    raise SinkChangedError(
+        f"the sink is not as this ledger left it: {told}. It was restored from an older copy, failed over without its "
+        "last transactions, emptied or made anew, so rows that were delivered may be gone. Nothing was sent.",
+        pipeline=name,
+        hint=f"Look with `airflow ckpt accept-sink {name} --resend --dry-run`. Then let it have again what it has no "
+        f'receipt for (`airflow ckpt accept-sink {name} --resend --reason "..."`), or go on from the checkpoint '
+        "(`--keep`).",
+    )
