@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators.approval import CkptApprovalOperator
 from airflow_provider_ckpt.operators.carry_out import CkptCarryOutOperator, CkptReportOperator
-from airflow_provider_ckpt.operators.preview import CkptPreviewOperator
+from airflow_provider_ckpt.operators.preview import LONGEST, CkptPreviewOperator
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +29,11 @@ _ACTIONS = {
     "force_stop": "Force stop: shut the running one out",
     "resume": "Resume after a stop",
 }
+_TO_CARRY_OUT = timedelta(hours=1)
+"""So long after the last moment for an answer it can still be carried out."""
 _DOC = """
 Puts a pipeline right. Trigger it, choose pipeline and action, and say why. **preview** finds out what would be done
-and changes nothing; **approve** shows that and waits for an answer; **carry_out** does exactly what was shown, or
+and changes nothing; **approve** shows that and waits for an answer; **carry_out** does exactly what was shown, once, or
 refuses if it no longer fits; **report** says what became of it. *Reject* leaves the run green with nothing done.
 
 The ledger's audit trail keeps who approved, who asked, why, and what was before and after.
@@ -55,7 +57,8 @@ def recovery_dag(
     :param pipelines: names of the pipelines that may be chosen, or a folder of their YAML declarations
     :param approvers: ids of the users who may answer, as the auth manager gives them: user names with the simple one,
         numbers with FAB's; anyone who may edit the DAG's runs if none is named
-    :param answer_within: without an answer for so long it counts as rejected; None waits for ever
+    :param answer_within: without an answer for so long it counts as rejected; None waits for ever, though what is
+        proposed can be approved for seven days only
     :param ckpt_conn_id: the ledger's connection
     :param kwargs: further arguments of ``DAG``; ``params`` are added to the form's own
     :raises ConfigError: if there is no pipeline to choose
@@ -79,24 +82,19 @@ def recovery_dag(
             reason="{{ params.reason }}",
             dry_run="{{ params.dry_run }}",
             **{name: f"{{{{ params.{name} }}}}" for name in _OF_ACTIONS},
+            valid_for=LONGEST if answer_within is None else answer_within + _TO_CARRY_OUT,
             **shared,
         )
         approve = CkptApprovalOperator(
             task_id=_APPROVE,
             preview=_PREVIEW,
+            ckpt_conn_id=ckpt_conn_id,
             assigned_users=[{"id": user, "name": user} for user in approvers],
             response_timeout=answer_within,
             defaults=CkptApprovalOperator.REJECT if answer_within else None,
         )
-        carry_out = CkptCarryOutOperator(task_id=_CARRY_OUT, preview=_PREVIEW, approval=_APPROVE, **shared)
-        report = CkptReportOperator(
-            task_id=_REPORT,
-            preview=_PREVIEW,
-            approval=_APPROVE,
-            carried_out=_CARRY_OUT,
-            trigger_rule=TriggerRule.NONE_FAILED,
-            **shared,
-        )
+        carry_out = CkptCarryOutOperator(task_id=_CARRY_OUT, preview=_PREVIEW, **shared)
+        report = CkptReportOperator(task_id=_REPORT, preview=_PREVIEW, trigger_rule=TriggerRule.NONE_FAILED, **shared)
         preview >> approve >> carry_out >> report
     return dag
 

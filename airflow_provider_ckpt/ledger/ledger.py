@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from airflow_provider_ckpt.ledger.letter_views import LetterCommands
 from airflow_provider_ckpt.ledger.people import PeopleCommands
+from airflow_provider_ckpt.ledger.proposals import ProposalCommands
 from airflow_provider_ckpt.ledger.runs import RunCommands
 from airflow_provider_ckpt.ledger.views import Views
 
 
-class Ledger(RunCommands, PeopleCommands, LetterCommands, Views):
+class Ledger(RunCommands, PeopleCommands, ProposalCommands, LetterCommands, Views):
     """One ledger database; see :meth:`open`.
 
     Every command that takes a lease locks its row and checks the epoch under that lock: it raises

@@ -7,11 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.acts import BEHIND_FENCE, BY_A_RUN, Act
 from airflow_provider_ckpt.core.errors import LeaseBusyError
 from airflow_provider_ckpt.core.lease import nobody_is_dead
-from airflow_provider_ckpt.ledger import acting, bulk, reads, retention, sinks, tables, trail
+from airflow_provider_ckpt.ledger import acting, bulk, proposals, reads, retention, sinks, tables, trail
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger.records import ActResult, Intent, Lease
 from airflow_provider_ckpt.ledger.session import Session
@@ -33,6 +34,7 @@ class PeopleCommands(Session):
         why: str | None = None,
         is_dead: Callable[[str], bool] = nobody_is_dead,
         dry_run: bool = False,
+        proposal: str | None = None,
     ) -> ActResult:
         """Carry out a person's act at once if nobody holds the lease, after those that wait; else store it as well.
 
@@ -43,8 +45,9 @@ class PeopleCommands(Session):
         :param why: the reason; kept in the audit trail
         :param is_dead: knows whether the lease's owner is certainly gone
         :param dry_run: say what would be before and after, whoever holds the lease, and store nothing
+        :param proposal: id of the approved proposal that this uses up, in the same transaction
         :raises ConfigError: if the ledger does not know the pipeline
-        :raises LedgerStateError: if the act does not fit; nothing is changed then
+        :raises LedgerStateError: if the act does not fit, or the proposal; nothing is changed then
         """
         with self._writing() as connection:
             reads.known(connection, pipeline)
@@ -53,25 +56,49 @@ class PeopleCommands(Session):
                 result = acting.apply(Work(connection, lease, datetime.now(UTC)), act, who=who, why=why)
                 connection.rollback()
                 return replace(result, applied=False)
-            if act.kind in BY_A_RUN:
-                return ActResult(act, False, acting.keep(connection, pipeline, act, who, why, datetime.now(UTC)))
-            try:
-                lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)
-            except LeaseBusyError:
-                return ActResult(act, False, acting.keep(connection, pipeline, act, who, why, datetime.now(UTC)))
-            work = Work(connection, lease, datetime.now(UTC))
-            acting.apply_waiting(work, leave=BY_A_RUN, keep_refused=True)
-            result = acting.apply(work, act, who=who, why=why)
-            leases.release(connection, lease)
+            result = self._applied_or_stored(connection, pipeline, act, who, why, is_dead)
+            if proposal is not None:
+                _use(connection, proposal, act, result, pipeline, who)
             return result
 
-    def act_under(self, lease: Lease, act: Act, *, who: str, why: str | None = None) -> ActResult:
+    def _applied_or_stored(
+        self,
+        connection: Connection,
+        pipeline: str,
+        act: Act,
+        who: str,
+        why: str | None,
+        is_dead: Callable[[str], bool],
+    ) -> ActResult:
+        if act.kind in BY_A_RUN:
+            return ActResult(act, False, acting.keep(connection, pipeline, act, who, why, datetime.now(UTC)))
+        try:
+            lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)
+        except LeaseBusyError:
+            return ActResult(act, False, acting.keep(connection, pipeline, act, who, why, datetime.now(UTC)))
+        work = Work(connection, lease, datetime.now(UTC))
+        acting.apply_waiting(work, leave=BY_A_RUN, keep_refused=True)
+        result = acting.apply(work, act, who=who, why=why)
+        leases.release(connection, lease)
+        return result
+
+    def act_under(
+        self, lease: Lease, act: Act, *, who: str, why: str | None = None, proposal: str | None = None
+    ) -> ActResult:
         """Carry out a person's act under a lease that has fenced the sink and reconciled.
 
-        :raises LedgerStateError: if the act does not fit; nothing is changed then
+        :param lease: the lease
+        :param act: the act
+        :param who: the person
+        :param why: the reason; kept in the audit trail
+        :param proposal: id of the approved proposal that this uses up, in the same transaction
+        :raises LedgerStateError: if the act does not fit, or the proposal; nothing is changed then
         """
         with self._command(lease) as work:
-            return acting.apply(work, act, who=who, why=why)
+            result = acting.apply(work, act, who=who, why=why)
+            if proposal is not None:
+                _use(work.connection, proposal, act, result, lease.pipeline, who)
+            return result
 
     def apply_intents(self, lease: Lease, *, now: datetime, behind_fence: bool = False) -> list[ActResult]:
         """Apply what people stored while the lease was held.
@@ -161,3 +188,12 @@ class PeopleCommands(Session):
         with self._reading() as connection:
             reads.known(connection, pipeline)
             return acting.waiting(connection, pipeline)
+
+
+def _use(connection: Connection, proposal: str, act: Act, result: ActResult, pipeline: str, who: str) -> None:
+    """Use a proposal up, and leave an event that says which approval the action rests on."""
+    detail = proposals.use(connection, proposal, act, result, pipeline=pipeline, who=who)
+    held = leases.lock(connection, pipeline)
+    moment = leases.now(connection)
+    author = Lease(pipeline, who, held.epoch if held else 0, timedelta(0), moment)
+    bulk.insert(connection, tables.event, [trail.row(author, moment, "approved", detail)])

@@ -12,6 +12,7 @@ from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.policy import Decision
+from airflow_provider_ckpt.core.proposals import Proposal, ProposalState
 from airflow_provider_ckpt.core.receipts import Known, RangeReceipt
 
 
@@ -195,3 +196,26 @@ class ActResult:
     refusal: str | None = None
     before: Mapping[str, Any] = field(default_factory=dict)
     after: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalRecord:
+    """A proposal as stored.
+
+    :param digest: of the proposal, as it was stored and shown
+    :param subject: the question's headline
+    :param body: the question's text
+    :param state: how far it has come
+    :param expires_at: from then on it can be neither approved nor carried out
+    :param answered_by: who approved or rejected it
+    :param result: ``{"applied", "intent"}`` of one that was carried out, ``{"refusal"}`` of one that no longer fitted
+    """
+
+    proposal: Proposal
+    digest: str
+    subject: str
+    body: str
+    state: ProposalState
+    expires_at: datetime
+    answered_by: str | None
+    result: Mapping[str, Any] | None

@@ -63,6 +63,7 @@ class Collection:
             "superseded_batches": lambda connection: self._delete(connection, tables.batch, self._superseded()),
             "attempts": lambda connection: self._delete(connection, tables.attempt, self._attempts()),
             "intents": lambda connection: self._delete(connection, tables.intent, self._intents()),
+            "proposals": lambda connection: self._delete(connection, tables.proposal, self._proposals()),
             "marks": self._marks,
             "events": self._events,
         }
@@ -93,6 +94,11 @@ class Collection:
 
     def _intents(self) -> sa.ColumnElement[bool]:
         return sa.and_(_I.pipeline == self._pipeline, _I.applied_at < self._cutoff)
+
+    def _proposals(self) -> sa.ColumnElement[bool]:
+        """Proposals that nobody can use any more; the audit trail keeps what was carried out."""
+        columns = tables.proposal.c
+        return sa.and_(columns.pipeline == self._pipeline, columns.expires_at < self._cutoff)
 
     def _superseded(self) -> sa.ColumnElement[bool]:
         """Batches whose place a receipt with another range has taken; their numbers are not given again."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0004"
+HEAD = "0005"
 """The revision that this code works with."""
 
 VERSION_TABLE = "ckpt_alembic_version"
@@ -249,4 +249,26 @@ event = sa.Table(
     sa.Column("seq", sa.BigInteger),
     sa.Column("detail", _json, nullable=False),
     sa.Index("ckpt_event_by_pipeline", "pipeline", "id"),
+)
+
+proposal = sa.Table(
+    "ckpt_proposal",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    _pipeline(primary=False),
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("act", _json, nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("why", sa.Text),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("expires_at", UtcTime, nullable=False),
+    sa.Column("answered_at", UtcTime),
+    sa.Column("answered_by", sa.Text),
+    sa.Column("ended_at", UtcTime),
+    sa.Column("result", _json),
+    sa.Index("ckpt_proposal_by_origin", "origin", "created_at"),
 )

@@ -1,37 +1,121 @@
-"""``CkptApprovalOperator``: asks a person whether a previewed act may be carried out, and keeps the answer."""
+"""``CkptApprovalOperator``: asks a person whether what was proposed may be carried out, and stores the answer.
+
+Nothing here rests on an XCom. The question comes from the ledger. Who answered, and what, comes from the record that
+Airflow keeps of the answer and hands to the task as it resumes; only an answer writes it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from airflow.sdk.timezone import utcnow
+
+from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
+from airflow_provider_ckpt.operators.base import airflow_error
+from airflow_provider_ckpt.operators.origin import origin_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.sdk.api.datamodels._generated import HITLDetailRequest
 
-ANSWER = "answer"
-"""The XCom key of the answer."""
+    from airflow_provider_ckpt.ledger.records import ProposalRecord
 
 
 class CkptApprovalOperator(ApprovalOperator):
-    """Airflow's own approval, which keeps nothing of a rejection; here ``{"approved", "user"}`` is kept of any answer.
+    """Ask a person about the proposal of :class:`CkptPreviewOperator`, and store the answer in the ledger.
 
-    ``user`` is None where nobody answered in time and the default was taken.
+    On *Reject*, or without an answer in time, the tasks that follow directly are skipped.
 
-    :param preview: id of the task whose ``subject`` and ``body`` are shown
+    :param preview: id of the preview's task
+    :param ckpt_conn_id: the ledger's connection
+    :param kwargs: further arguments of ``ApprovalOperator``: ``assigned_users``, ``response_timeout`` and so on
     """
 
-    def __init__(self, *, preview: str, **kwargs: Any) -> None:
-        pull = f"ti.xcom_pull(task_ids='{preview}')"
-        super().__init__(subject=f"{{{{ {pull}['subject'] }}}}", body=f"{{{{ {pull}['body'] }}}}", **kwargs)
+    template_fields = ("ckpt_conn_id",)
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Go on after the answer."""
-        if "error" not in event:
+    def __init__(self, *, preview: str, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
+        super().__init__(subject="", **kwargs)
+        self.preview = preview
+        self.ckpt_conn_id = ckpt_conn_id
+
+    def execute(self, context: Context) -> NoReturn:
+        """Ask, and wait without a worker.
+
+        :raises AirflowFailException: if there is nothing that can be approved
+        """
+        try:
+            with open_ledger(self.ckpt_conn_id) as ledger:
+                proposed = ledger.ask(origin_of(context, self.preview))
+        except CkptError as error:
+            raise airflow_error(error) from error
+        self.subject, self.body = proposed.subject, proposed.body
+        self._show(context, proposed)
+        deadline = utcnow() + self.response_timeout if self.response_timeout else None
+        self.hitl_summary_extra["timeout_datetime"] = deadline.isoformat() if deadline else None
+        self.log.info("Proposal %s waits for an answer", proposed.proposal.id)
+        for notifier in self.notifiers:
+            notifier(context)
+        raise TaskAwaitingInput(
+            method_name="execute_complete",
+            kwargs={"proposal": proposed.proposal.id, "digest": proposed.digest},
+            timeout=self.response_timeout,
+        )
+
+    def execute_complete(
+        self, context: Context, event: dict[str, Any], proposal: str | None = None, digest: str | None = None
+    ) -> Any:
+        """Store the answer.
+
+        :param event: Airflow's record of the answer
+        :param proposal: id of the proposal that the question showed
+        :param digest: its digest
+        :raises AirflowFailException: if the proposal cannot be approved any more
+        """
+        if "error" not in event and proposal is not None and digest is not None:
             user = event["responded_by_user"]
-            answer = {
-                "approved": event["chosen_options"] == [self.APPROVE],
-                "user": (user["name"] or user["id"]) if user else None,
-            }
-            context["ti"].xcom_push(key=ANSWER, value=answer)
+            who = f"airflow:{user['name'] or user['id']}" if user else None
+            approved = event["chosen_options"] == [self.APPROVE]
+            try:
+                with open_ledger(self.ckpt_conn_id) as ledger:
+                    ledger.answer(proposal, digest, approved=approved, who=who)
+            except CkptError as error:
+                raise airflow_error(error) from error
         return super().execute_complete(context, event)
+
+    def _show(self, context: Context, proposed: ProposalRecord) -> None:
+        """Have Airflow show the question; make sure that it does not go on showing another one.
+
+        Of a task that is cleared Airflow keeps the question that it has asked before, whatever is asked now.
+        """
+        from airflow.sdk.api.datamodels._generated import HITLUser
+        from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
+        from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+        question = CreateHITLDetailPayload(
+            ti_id=context["ti"].id,
+            options=self.options,
+            subject=proposed.subject,
+            body=proposed.body,
+            defaults=self.defaults,
+            multiple=False,
+            params=self.serialized_params,
+            assigned_users=[HITLUser(**user) for user in self.assigned_users or ()],
+        )
+        shown: Any = SUPERVISOR_COMMS.send(question)
+        names = ("subject", "body", "options", "defaults")
+        stale = [name for name in names if getattr(shown, name) != getattr(question, name)]
+        if _ids(shown) != _ids(question):
+            stale.append("assigned_users")
+        if stale:
+            raise AirflowFailException(
+                f"Airflow goes on showing the question that this task asked before (it differs in {', '.join(stale)}), "
+                f"not proposal {proposed.proposal.id}. Nothing was changed. Trigger the DAG anew."
+            )
+
+
+def _ids(question: HITLDetailRequest) -> set[str]:
+    """Who may answer a question."""
+    return {user.id for user in question.assigned_users or ()}

@@ -1,125 +1,114 @@
-"""``CkptCarryOutOperator``: do what was previewed and approved; ``CkptReportOperator``: say what became of it."""
+"""``CkptCarryOutOperator``: do what was proposed and approved; ``CkptReportOperator``: say what became of it.
+
+Both take what they need from the ledger. What other tasks handed over as XComs, anybody may have written.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
+from airflow_provider_ckpt.core.proposals import ProposalState
+from airflow_provider_ckpt.ledger_location import open_ledger
 from airflow_provider_ckpt.operators.act import CkptActOperator
-from airflow_provider_ckpt.operators.approval import ANSWER
 from airflow_provider_ckpt.operators.named import CkptNamedOperator
+from airflow_provider_ckpt.operators.origin import origin_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_ckpt.ledger.records import ProposalRecord
     from airflow_provider_ckpt.replication.acting import Errand
 
 
 class CkptCarryOutOperator(CkptActOperator):
     """Carry out the very act that :class:`CkptPreviewOperator` proposed, in the name of whoever approved it.
 
-    Returns the act's document. The reason in the audit trail also names who asked, where that was somebody else.
+    The approval is used up in the transaction of the act: a second use is refused, however often tasks are cleared.
+    An act that no longer fits is refused for good. Returns the act's document. The reason in the audit trail also
+    names who asked, where that was somebody else.
 
     :param preview: id of the preview's task
-    :param approval: id of the approval's task
     """
 
-    def __init__(self, *, preview: str, approval: str, **kwargs: Any) -> None:
+    def __init__(self, *, preview: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.preview = preview
-        self.approval = approval
-        self._previewed: dict[str, Any] = {}
+        self._origin = ""
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run it.
 
         :raises AirflowFailException: if nobody has approved, or what was approved no longer fits; nothing was changed
         """
-        pull = context["ti"].xcom_pull
-        answer = pull(task_ids=self.approval, key=ANSWER)
-        if not (answer and answer["approved"] and answer["user"]):
-            raise AirflowFailException(
-                f"Task {self.approval} holds no person's approval ({_heard(answer)}); nothing was changed. "
-                f"A task that was marked a success by hand approves nothing: clear {self.approval}, and answer it."
-            )
-        self._previewed = pull(task_ids=self.preview)
-        self.who = answer["user"]
+        self._origin = origin_of(context, self.preview)
         return super().execute(context)
 
     def act(self, errand: Errand) -> dict[str, Any]:
         """Do it."""
-        from airflow_provider_ckpt.core.acts import Act
+        from dataclasses import replace
+
         from airflow_provider_ckpt.replication.proposing import carry_out
 
-        asked_by, reason = self._previewed["who"], self._previewed["reason"]
-        if asked_by != errand.who:
-            reason = f"{reason} (asked for by {asked_by})"
-        return carry_out(replace(errand, why=reason), Act.from_json(self._previewed["proposal"]))
+        found = errand.ledger.approved_proposal(self._origin)
+        proposal, who = found.proposal, str(found.answered_by)
+        if proposal.pipeline != errand.pipeline:
+            raise ConfigError(f"proposal {proposal.id} is about pipeline {proposal.pipeline}, not {errand.pipeline}.")
+        why = proposal.why if proposal.who == who else f"{proposal.why} (asked for by {proposal.who})"
+        try:
+            return carry_out(replace(errand, who=who, why=why, proposal=proposal.id), proposal.act)
+        except (ConfigError, LedgerStateError) as refusal:
+            errand.ledger.refuse_proposal(proposal.id, str(refusal))
+            raise
 
 
 class CkptReportOperator(CkptNamedOperator):
     """Say what became of a proposal: done, stored, rejected, or only looked at; and where the pipeline stands now.
 
-    Returns ``{"outcome", "pipeline", "phase", "checkpoint", "batches", "dead_letters", "next"}``.
+    Returns ``{"outcome", "pipeline", "phase", "checkpoint", "batches", "dead_letters"}``.
 
     :param preview: id of the preview's task
-    :param approval: id of the approval's task
-    :param carried_out: id of the task that carries it out
     """
 
-    def __init__(self, *, preview: str, approval: str, carried_out: str, **kwargs: Any) -> None:
+    def __init__(self, *, preview: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.preview = preview
-        self.approval = approval
-        self.carried_out = carried_out
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run it."""
-        from airflow_provider_ckpt.ledger_location import open_ledger
-
-        pull = context["ti"].xcom_pull
-        previewed, done = pull(task_ids=self.preview), pull(task_ids=self.carried_out)
-        answer = pull(task_ids=self.approval, key=ANSWER)
         with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
-            status = ledger.status(previewed["pipeline"])
+            found = ledger.newest_proposal(origin_of(context, self.preview))
+            pipeline = self.pipeline_name if found is None else found.proposal.pipeline
+            status = ledger.status(pipeline)
         report = {
-            "outcome": outcome(previewed, answer, done),
-            "pipeline": previewed["pipeline"],
+            "outcome": outcome(found),
+            "pipeline": pipeline,
             "phase": status["phase"],
             "checkpoint": {part["id"]: part["committed"] for part in status["partitions"]},
             "batches": status["batches"],
             "dead_letters": status["dead_letters"],
-            "next": done and done["next"],
         }
-        self.log.info("%s of pipeline %s: %s", previewed["act"], previewed["pipeline"], report["outcome"])
+        asked = f"{found.proposal.act.kind.value} of pipeline {pipeline}" if found else f"pipeline {pipeline}"
+        self.log.info("%s: %s", asked, report["outcome"])
         self.log.info("The pipeline now: %s", {name: report[name] for name in ("phase", "checkpoint", "batches")})
         return report
 
 
-def outcome(previewed: dict[str, Any], answer: dict[str, Any] | None, done: dict[str, Any] | None) -> str:
+def outcome(found: ProposalRecord | None) -> str:
     """What became of a proposal, in words.
 
-    :param answer: of whoever was asked, None if nobody was
-    :param done: the document of what was carried out, None if nothing was
+    :param found: the proposal, None if there is none
     """
-    if done is not None:
-        if done["applied"]:
-            return f"done, approved by {done['who']}"
-        holder = (done["waits_for"] or {}).get("owner") or "a run that has ended by now"
-        return f"stored as number {done['intent']}, approved by {done['who']}; it waits for {holder} or the next run"
-    if previewed["proposal"] is None:
-        return "there was nothing to do"
-    if answer is None:
-        return "a dry run, nothing was changed"
-    return f"{_heard(answer)}, nothing was changed"
-
-
-def _heard(answer: dict[str, Any] | None) -> str:
-    """What was answered where nobody has approved."""
-    if answer is None:
-        return "no answer"
-    if answer["user"]:
-        return f"rejected by {answer['user']}"
-    return "approved by nobody" if answer["approved"] else "not answered in time"
+    if found is None:
+        return "nothing was proposed, since there was nothing to do or it was a dry run; nothing was changed"
+    result = found.result or {}
+    if found.state is ProposalState.CARRIED_OUT:
+        if result["applied"]:
+            return f"done, approved by {found.answered_by}"
+        return f"stored as number {result['intent']}, approved by {found.answered_by}; a run applies it"
+    if found.state is ProposalState.REJECTED:
+        heard = f"rejected by {found.answered_by}" if found.answered_by else "not answered in time"
+        return f"{heard}, nothing was changed"
+    if found.state is ProposalState.REFUSED:
+        return f"refused: {result['refusal']}"
+    return f"{found.state.value.replace('_', ' ')}, nothing was changed"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_ckpt.core.acts import BEHIND_FENCE, Act, ActKind
+from airflow_provider_ckpt.core.proposals import Proposal
 from airflow_provider_ckpt.replication.acting import changes
 
 _MARKS = re.compile(r"([!-/:-@\[-`{-~])")
@@ -27,19 +28,22 @@ def escape(text: object) -> str:
     return _MARKS.sub(r"\\\1", line)
 
 
-def proposal(act: Act, document: Mapping[str, Any]) -> str:
+def question(proposal: Proposal, document: Mapping[str, Any]) -> str:
     """The body of the question to whoever approves.
 
-    :param document: of the act's dry run; its ``who`` is whoever asks for it
+    :param proposal: what is proposed
+    :param document: of the act's dry run
     """
-    what, pipeline = escape(act.kind.value.replace("_", " ")), escape(document["pipeline"])
+    act = proposal.act
+    what, pipeline = escape(act.kind.value.replace("_", " ")), escape(proposal.pipeline)
     parts = [
-        f"**{what}** of pipeline **{pipeline}**, asked for by **{escape(document['who'])}**: "
-        + escape(document["reason"] or "no reason given"),
+        f"**{what}** of pipeline **{pipeline}**, asked for by **{escape(proposal.who)}**: "
+        + escape(proposal.why or "no reason given"),
         _WARNINGS.get(act.kind, ""),
         _table(("", "before", "after"), changes(document["before"], document["after"])),
         _table(("what it is about", "", ""), _about(act)),
         _when(act, document["waits_for"]),
+        f"Proposal `{proposal.id}`, SHA-256 `{proposal.digest}`: good for one use.",
     ]
     return "\n\n".join(part for part in parts if part)
 

@@ -1,16 +1,19 @@
-"""``CkptPreviewOperator``: what a remedy would do to a pipeline, for a person to approve; it changes nothing."""
+"""``CkptPreviewOperator``: what a remedy would do to a pipeline, proposed to a person; it changes nothing of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.bases.skipmixin import SkipMixin
 
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.ledger_location import open_ledger
 from airflow_provider_ckpt.operators import templated
 from airflow_provider_ckpt.operators.act import CkptActOperator
 from airflow_provider_ckpt.operators.base import hand_over
+from airflow_provider_ckpt.operators.origin import origin_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -18,14 +21,20 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.acting import Errand
     from airflow_provider_ckpt.replication.proposing import Ask
 
+LONGEST = timedelta(days=7)
+"""No proposal can be used for longer than this, unless its preview says so."""
+
 
 class CkptPreviewOperator(CkptActOperator, SkipMixin):
-    """Find the one act that does what is asked for, and say what would become of it.
+    """Find the one act that does what is asked for, say what would become of it, and propose it.
 
-    Returns the document of a dry run, and with it ``proposal``, the act itself for :class:`CkptCarryOutOperator`,
-    ``subject`` and ``body`` for whoever approves it, and ``asks``, whether anybody is asked at all: where there is
-    nothing to do, or ``dry_run`` is set, the tasks that follow directly are skipped. All of its fields may be
-    templates; an empty one counts as left out.
+    The proposal is stored in the ledger, under an id that is good for one use; :class:`CkptApprovalOperator` and
+    :class:`CkptCarryOutOperator` take it from there. One that this task made before in the same run is void. Where
+    there is nothing to do, or ``dry_run`` is set, nothing is proposed, and the tasks that follow directly are skipped.
+
+    Returns the document of a dry run, for people to read, with ``asks``, whether anybody is asked, ``proposal``, its
+    id, and ``subject`` and ``body``, what they are asked. All of its fields may be templates; an empty one counts as
+    left out.
 
     :param remedy: ``recover``, ``rewind``, ``replay_dead_letters``, ``release``, ``skip``, ``force_stop``, ``resume``
     :param partition: for a rewind of one of several source partitions
@@ -34,6 +43,7 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
     :param batches: for a release, skip or replay (``partition#seq``)
     :param error_types: for a replay: dead letters of these types only
     :param stop_at: for a replay: only the first so many
+    :param valid_for: how long the proposal can be approved and carried out
     """
 
     template_fields: Sequence[str] = (
@@ -59,6 +69,7 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
         batches: Sequence[str] | str = (),
         error_types: Sequence[str] | str = (),
         stop_at: int | str | None = None,
+        valid_for: timedelta = LONGEST,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -69,9 +80,17 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
         self.batches = batches
         self.error_types = error_types
         self.stop_at = stop_at
+        self.valid_for = valid_for
+        self._origin = ""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
+        """Run it.
+
+        :raises AirflowFailException: if what is asked for does not fit; nothing is proposed then
+        """
+        self._origin = origin_of(context, self.task_id)
+        with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
+            ledger.void_proposals(self._origin)
         found = hand_over(context, super().execute(context))
         if not found["asks"]:
             self.skip(ti=context["ti"], tasks=self.get_direct_relatives(upstream=False))
@@ -79,20 +98,25 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
 
     def act(self, errand: Errand) -> dict[str, Any]:
         """Look at it."""
-        from airflow_provider_ckpt.operators.markdown import proposal
+        from airflow_provider_ckpt.core.proposals import Proposal
+        from airflow_provider_ckpt.operators.markdown import question
         from airflow_provider_ckpt.replication.proposing import preview, propose
 
         act = propose(errand, self._ask())
         if act is None:
             return self._nothing(errand)
         document = preview(errand, act)
-        body = proposal(act, document)
+        proposal = Proposal.new(errand.pipeline, act, origin=self._origin, who=errand.who, why=errand.why)
+        subject = f"{self.remedy.replace('_', ' ').capitalize()} pipeline {errand.pipeline}?"
+        body = question(proposal, document)
+        if not errand.dry_run:
+            errand.ledger.propose(proposal, subject=subject, body=body, valid_for=self.valid_for)
         self.log.info("It would do this:\n%s", body)
         return {
             **document,
             "asks": not errand.dry_run,
-            "proposal": act.to_json(),
-            "subject": f"{self.remedy.replace('_', ' ').capitalize()} pipeline {errand.pipeline}?",
+            "proposal": None if errand.dry_run else proposal.id,
+            "subject": subject,
             "body": body,
         }
 

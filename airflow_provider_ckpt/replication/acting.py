@@ -35,6 +35,7 @@ class Errand:
     :param who: the person; kept in the audit trail
     :param why: the reason; kept there too
     :param dry_run: say what would become of it, and change nothing
+    :param proposal: id of the approved proposal that carrying it out uses up
     """
 
     ledger: Ledger
@@ -43,6 +44,7 @@ class Errand:
     who: str
     why: str | None = None
     dry_run: bool = False
+    proposal: str | None = None
 
 
 def batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
@@ -63,7 +65,13 @@ def in_ledger(errand: Errand, act: Act) -> dict[str, Any]:
     """
     try:
         result = errand.ledger.act(
-            errand.pipeline, act, who=errand.who, why=errand.why, is_dead=is_dead, dry_run=errand.dry_run
+            errand.pipeline,
+            act,
+            who=errand.who,
+            why=errand.why,
+            is_dead=is_dead,
+            dry_run=errand.dry_run,
+            proposal=errand.proposal,
         )
     except LedgerStateError as refusal:
         refusal.hint = refusal.hint or f"See: airflow ckpt inspect {errand.pipeline}"
@@ -78,7 +86,8 @@ def behind_fence(errand: Errand, act: Act) -> dict[str, Any]:
     """
     if errand.dry_run:
         return in_ledger(errand, act)
-    return report(errand, carry_out_or_store(errand.setup(), act, who=errand.who, why=errand.why))
+    result = carry_out_or_store(errand.setup(), act, who=errand.who, why=errand.why, proposal=errand.proposal)
+    return report(errand, result)
 
 
 def force_stop(errand: Errand) -> dict[str, Any]:
@@ -86,7 +95,8 @@ def force_stop(errand: Errand) -> dict[str, Any]:
     act = Act(ActKind.FORCE_STOP)
     if errand.dry_run:
         return in_ledger(errand, act) | {"waits_for": None}
-    return report(errand, carry_out(errand.setup(), act, who=errand.who, why=errand.why))
+    result = carry_out(errand.setup(), act, who=errand.who, why=errand.why, proposal=errand.proposal)
+    return report(errand, result)
 
 
 def skip(errand: Errand, batches: Iterable[str]) -> dict[str, Any]:

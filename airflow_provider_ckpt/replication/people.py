@@ -22,31 +22,33 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.records import ActResult
 
 
-def carry_out(setup: Setup, act: Act, *, who: str, why: str | None) -> ActResult:
+def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: str | None = None) -> ActResult:
     """Carry out an act behind the sink's fence.
 
     A force stop takes the lease from whoever holds it; anything else waits for it as the pipeline's ``lease`` says.
 
     :param who: the person
     :param why: the reason; kept in the audit trail
+    :param proposal: id of the approved proposal that this uses up
     :raises LeaseBusyError: if a run holds the lease; the act was not stored
     :raises LedgerStateError: if the act does not fit; nothing was changed
     """
     force = act.kind is ActKind.FORCE_STOP
     with acquire(setup, force=force) as run:
-        result = setup.ledger.act_under(run.lease, act, who=who, why=why)
+        result = setup.ledger.act_under(run.lease, act, who=who, why=why, proposal=proposal)
         setup.ledger.release(run.lease)
     return result
 
 
-def carry_out_or_store(setup: Setup, act: Act, *, who: str, why: str | None) -> ActResult:
+def carry_out_or_store(setup: Setup, act: Act, *, who: str, why: str | None, proposal: str | None = None) -> ActResult:
     """Carry out an act behind the sink's fence, or while a run holds the lease store it for that one or the next.
 
+    :param proposal: id of the approved proposal that this uses up
     :raises LedgerStateError: if the act does not fit; nothing was changed
     """
     if owners.is_held(setup.ledger.status(setup.pipeline.name)["lease"]):
-        return setup.ledger.act(setup.pipeline.name, act, who=who, why=why)
-    return carry_out(setup, act, who=who, why=why)
+        return setup.ledger.act(setup.pipeline.name, act, who=who, why=why, proposal=proposal)
+    return carry_out(setup, act, who=who, why=why, proposal=proposal)
 
 
 def position_of_batch(setup: Setup, key: BatchKey) -> dict[str, int]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from copy import copy
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,51 +14,72 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.letters import Letters
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
 from airflow_provider_ckpt.ledger import tables
-from airflow_provider_ckpt.operators.carry_out import outcome
+from airflow_provider_ckpt.ledger.records import ProposalRecord
 from airflow_provider_ckpt.replication import letters
 from tests.integration.airflow.ckpt import damage
 from tests.integration.airflow.people import SIZE, People
 
+NOTHING = "nothing was proposed, since there was nothing to do or it was a dry run; nothing was changed"
+
 
 class Chain:
-    """One run of the recovery DAG: its tasks in turn, each with what those before it handed over.
+    """One run of the recovery DAG: its tasks in turn, as far as they run in this process.
 
+    :param people: whose ledger it works on
     :param user: who triggered it
     """
 
-    def __init__(self, user: str = "ada", **params: Any) -> None:
+    map_index = -1
+
+    def __init__(self, people: People, user: str = "ada", **params: Any) -> None:
+        self.ledger = people.ledger
         self.dag: DAG = recovery_dag("care", pipelines=["people"])
         self.params = {**self.dag.params.dump(), "reason": "why not", **params}
         self.run = SimpleNamespace(dag_id="care", run_id="one", triggering_user_name=user)
-        self.xcom: dict[tuple[str, str], Any] = {}
+        self.handed: dict[str, Any] = {}
+
+    def task(self, task_id: str) -> tuple[Any, Any]:
+        """A task as Airflow has rendered it, and its context."""
+        task = copy(cast("BaseOperator", self.dag.get_task(task_id)))
+        context: Any = {"dag_run": self.run, "params": self.params, "ti": self, "task": task}
+        task.render_template_fields(context)
+        return task, context
 
     def step(self, task_id: str) -> Any:
         """Run one task; what it returns."""
-        task = cast("BaseOperator", self.dag.get_task(task_id))
-        context: Any = {"dag_run": self.run, "params": self.params, "ti": self}
-        task.render_template_fields(context)
-        result = task.execute(context)
-        self.xcom[task_id, "return_value"] = result
-        return result
+        task, context = self.task(task_id)
+        return task.execute(context)
 
     def preview(self) -> Any:
         return self.step("preview")
 
+    def ask(self) -> ProposalRecord:
+        """What the approval's task asks about."""
+        return self.ledger.ask("care/one/preview")
+
+    def hear(self, asked: ProposalRecord, option: str = "Approve", user: str | None = "oscar") -> None:
+        """Resume the approval's task with Airflow's record of an answer."""
+        task, context = self.task("approve")
+        event = {
+            "chosen_options": [option],
+            "params_input": {},
+            "responded_at": datetime.now(UTC),
+            "responded_by_user": user and {"id": user, "name": user},
+        }
+        with suppress(DownstreamTasksSkipped):
+            task.execute_complete(context, event, proposal=asked.proposal.id, digest=asked.digest)
+
     def answer(self, user: str = "oscar") -> Any:
         """What is carried out once that user has approved."""
-        self.xcom["approve", "answer"] = {"approved": True, "user": user}
+        self.hear(self.ask(), user=user)
         return self.step("carry_out")
 
-    map_index = -1
-
     def xcom_push(self, key: str, value: Any) -> None:
-        self.xcom["preview", key] = value
-
-    def xcom_pull(self, task_ids: str, key: str = "return_value") -> Any:
-        return self.xcom.get((task_ids, key))
+        self.handed[key] = value
 
 
 def refresh(people: People) -> dict[str, Any]:
@@ -77,7 +101,7 @@ def hold(people: People, *numbers: int) -> list[str]:
 
 
 def test_a_rewind_is_shown_approved_and_done_in_the_name_of_whoever_approved(people: People) -> None:
-    chain = Chain(action="rewind", to_position=2 * SIZE, reason="wrong | rates")
+    chain = Chain(people, action="rewind", to_position=2 * SIZE, reason="wrong | rates")
     before = events(people)
 
     seen = chain.preview()
@@ -102,7 +126,7 @@ def test_a_rewind_is_shown_approved_and_done_in_the_name_of_whoever_approved(peo
 
 
 def test_whoever_approves_what_they_asked_for_is_named_once(people: People) -> None:
-    chain = Chain(user="ada", action="force_stop", reason="host7 hangs")
+    chain = Chain(people, user="ada", action="force_stop", reason="host7 hangs")
     chain.preview()
 
     chain.answer("ada")
@@ -114,7 +138,7 @@ def test_whoever_approves_what_they_asked_for_is_named_once(people: People) -> N
 
 def test_only_the_batches_that_were_shown_are_released(people: People) -> None:
     shown = hold(people, 4)
-    chain = Chain(action="release")
+    chain = Chain(people, action="release")
     body = chain.preview()["body"]
     later = hold(people, 3)
 
@@ -127,7 +151,7 @@ def test_only_the_batches_that_were_shown_are_released(people: People) -> None:
 
 def test_what_no_longer_fits_is_refused_and_changes_nothing(people: People) -> None:
     names = hold(people, 4)
-    chain = Chain(action="release", batches=names)
+    chain = Chain(people, action="release", batches=names)
     chain.preview()
     people.ledger.act("people", Act(ActKind.RELEASE), who="somebody else")
     before = events(people)
@@ -140,7 +164,7 @@ def test_what_no_longer_fits_is_refused_and_changes_nothing(people: People) -> N
 
 def test_a_skip_says_what_becomes_of_a_batch_that_was_begun(people: People) -> None:
     names = hold(people, 3)
-    chain = Chain(action="skip", batches=names)
+    chain = Chain(people, action="skip", batches=names)
 
     assert "**not delivered**" in chain.preview()["body"]
     assert "claims `void` in the sink" in chain.answer()["next"]
@@ -149,7 +173,7 @@ def test_a_skip_says_what_becomes_of_a_batch_that_was_begun(people: People) -> N
 def test_a_recovery_reads_the_stretches_that_were_shown(people: People) -> None:
     damage(tables.receipt.delete())
     damage(tables.partition.update().values(low=0))
-    chain = Chain(action="recover")
+    chain = Chain(people, action="recover")
 
     assert f"read again from {people.partition}" in chain.preview()["body"].replace("\\", "")
     chain.answer()
@@ -159,30 +183,172 @@ def test_a_recovery_reads_the_stretches_that_were_shown(people: People) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("option", "user", "says"),
     [
-        ({"approved": False, "user": "vera"}, "rejected by vera"),
-        ({"approved": False, "user": None}, "not answered in time"),
-        ({"approved": True, "user": None}, "approved by nobody"),
-        (None, "no answer"),
+        ("Reject", "vera", "was rejected"),
+        ("Reject", None, "was rejected"),
+        ("Approve", None, "was rejected"),
     ],
 )
 def test_without_a_persons_approval_nothing_is_carried_out(
-    people: People, answer: dict[str, Any] | None, says: str
+    people: People, option: str, user: str | None, says: str
 ) -> None:
-    chain = Chain(action="rewind", to_position=0)
+    chain = Chain(people, action="rewind", to_position=0)
     chain.preview()
-    chain.xcom["approve", "answer"] = answer
+    chain.hear(chain.ask(), option, user)
     before = events(people)
 
     with pytest.raises(AirflowFailException, match=says):
         chain.step("carry_out")
 
     assert events(people) == before
+    heard = "rejected by airflow:vera" if user == "vera" else "not answered in time"
+    assert chain.step("report")["outcome"] == f"{heard}, nothing was changed"
+
+
+def test_what_was_only_previewed_or_asked_is_not_carried_out(people: People) -> None:
+    chain = Chain(people, action="rewind", to_position=0)
+    with pytest.raises(AirflowFailException, match="the ledger holds no proposal of care/one/preview"):
+        chain.step("carry_out")
+    chain.preview()
+    chain.ask()
+
+    with pytest.raises(AirflowFailException, match="was not approved by any person"):
+        chain.step("carry_out")
+
+
+def test_an_approval_is_used_once(people: People) -> None:
+    chain = Chain(people, action="rewind", to_position=0)
+    chain.preview()
+    asked = chain.ask()
+    chain.hear(asked)
+    chain.step("carry_out")
+    before = events(people)
+
+    with pytest.raises(AirflowFailException, match="was carried out already"):
+        chain.step("carry_out")
+    with pytest.raises(LedgerStateError, match="was carried out already"):
+        chain.ask()
+    with pytest.raises(AirflowFailException, match="was carried out already"):
+        chain.hear(asked)
+
+    assert events(people) == before
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_new_preview_voids_the_proposal_before_it(people: People, answered: bool) -> None:
+    chain = Chain(people, action="rewind", to_position=0)
+    chain.preview()
+    asked = chain.ask()
+    if answered:
+        chain.hear(asked)
+    chain.params["action"], chain.params["to_position"] = "force_stop", None
+    chain.preview()
+
+    if not answered:
+        with pytest.raises(AirflowFailException, match="is void"):
+            chain.hear(asked)
+    with pytest.raises(AirflowFailException, match="was not approved by any person"):
+        chain.step("carry_out")
+
+    assert refresh(people)["phase"] == "running"
+
+
+def test_a_preview_that_finds_nothing_or_fails_voids_the_proposal_before_it(people: People) -> None:
+    for params in ({"dry_run": True}, {"action": "resume", "to_position": None}, {"to_position": 10**9}):
+        chain = Chain(people, action="rewind", to_position=0)
+        chain.preview()
+        chain.hear(chain.ask())
+        chain.params.update(params)
+        with suppress(DownstreamTasksSkipped, AirflowFailException):
+            chain.preview()
+
+        with pytest.raises(AirflowFailException, match="is void"):
+            chain.step("carry_out")
+
+
+def test_asking_again_withdraws_an_approval_that_was_not_used(people: People) -> None:
+    chain = Chain(people, action="rewind", to_position=0)
+    chain.preview()
+    chain.hear(chain.ask())
+    chain.ask()
+
+    with pytest.raises(AirflowFailException, match="was not approved by any person"):
+        chain.step("carry_out")
+
+
+def test_a_proposal_that_is_too_old_is_neither_approved_nor_carried_out(people: People) -> None:
+    chain = Chain(people, action="rewind", to_position=0)
+    chain.preview()
+    asked = chain.ask()
+    chain.hear(asked)
+    damage(tables.proposal.update().values(expires_at=datetime.now(UTC) - timedelta(seconds=1)))
+
+    with pytest.raises(AirflowFailException, match="was not used in time"):
+        chain.step("carry_out")
+    with pytest.raises(LedgerStateError, match="was not used in time"):
+        chain.ask()
+    damage(tables.proposal.update().values(state="open"))
+    with pytest.raises(AirflowFailException, match="was not used in time"):
+        chain.hear(asked)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"act": Act(ActKind.FORCE_STOP).to_json()},
+        {"who": "airflow:somebody else"},
+        {"why": "a better reason"},
+    ],
+)
+def test_a_proposal_that_was_altered_after_it_was_shown_is_not_carried_out(
+    people: People, forged: dict[str, Any]
+) -> None:
+    chain = Chain(people, action="rewind", to_position=0)
+    chain.preview()
+    chain.hear(chain.ask())
+    before = events(people)
+    damage(tables.proposal.update().values(**forged))
+
+    with pytest.raises(AirflowFailException, match="is not what its digest says"):
+        chain.step("carry_out")
+
+    assert events(people) == before
+
+
+def test_an_approval_of_what_no_longer_fits_does_not_wait_until_it_fits_again(people: People) -> None:
+    names = hold(people, 4)
+    chain = Chain(people, action="release", batches=names)
+    chain.preview()
+    chain.hear(chain.ask())
+    people.ledger.act("people", Act(ActKind.RELEASE), who="somebody else")
+    with pytest.raises(AirflowFailException):
+        chain.step("carry_out")
+    hold(people, 4)
+    before = events(people)
+
+    with pytest.raises(AirflowFailException, match="was refused, since it no longer fitted"):
+        chain.step("carry_out")
+
+    assert events(people) == before
+    assert chain.step("report")["outcome"].startswith("refused: ")
+
+
+def test_the_question_shows_the_proposals_id_and_digest(people: People) -> None:
+    chain = Chain(people, action="rewind", to_position=0)
+    seen = chain.preview()
+    asked = chain.ask()
+
+    assert seen["proposal"] == asked.proposal.id
+    assert f"Proposal `{asked.proposal.id}`, SHA-256 `{asked.proposal.digest}`" in asked.body
+    chain.hear(asked)
+    chain.step("carry_out")
+    (event,) = [event for event in events(people) if event["kind"] == "approved"]
+    assert (event["who"], event["detail"]["digest"]) == ("airflow:oscar", asked.digest)
 
 
 def test_while_a_run_holds_the_lease_the_act_is_stored_for_it(people: People) -> None:
-    chain = Chain(action="rewind", to_position=0)
+    chain = Chain(people, action="rewind", to_position=0)
     with people.acquire("dag:a/b/people/replicate") as held:
         body = chain.preview()["body"]
         done = chain.answer()
@@ -195,7 +361,7 @@ def test_while_a_run_holds_the_lease_the_act_is_stored_for_it(people: People) ->
 
 def test_a_stop_is_ended_by_a_resume(people: People) -> None:
     for action, phase in (("force_stop", "stopped"), ("resume", "running")):
-        chain = Chain(action=action)
+        chain = Chain(people, action=action)
         chain.preview()
         assert chain.answer()["after"]["phase"] == phase
         assert chain.step("report")["phase"] == phase
@@ -206,31 +372,31 @@ def test_a_replay_of_more_than_an_approval_carries_is_refused(people: People, mo
     monkeypatch.setattr(letters, "act_on", lambda *_: Act(ActKind.REPLAY_LETTERS, letters=many))
 
     with pytest.raises(AirflowFailException, match="5,001 stretches of dead letters are more than an approval carries"):
-        Chain(action="replay_dead_letters").preview()
+        Chain(people, action="replay_dead_letters").preview()
 
 
 @pytest.mark.parametrize("action", ["release", "recover", "replay_dead_letters", "resume"])
 def test_where_there_is_nothing_to_do_nobody_is_asked(people: People, action: str) -> None:
-    chain = Chain(action=action)
+    chain = Chain(people, action=action)
     before = events(people)
 
     with pytest.raises(DownstreamTasksSkipped) as skipped:
         chain.preview()
 
     assert skipped.value.tasks == ["approve"]
-    assert chain.step("report")["outcome"] == "there was nothing to do"
+    assert chain.step("report")["outcome"] == NOTHING
     assert events(people) == before
 
 
 def test_a_dry_run_asks_nobody_and_says_what_it_would_do(people: People) -> None:
-    chain = Chain(action="rewind", to_position=0, dry_run=True)
+    chain = Chain(people, action="rewind", to_position=0, dry_run=True)
     before = events(people)
 
     with pytest.raises(DownstreamTasksSkipped):
         chain.preview()
 
-    assert "delivered **again**" in chain.xcom["preview", "return_value"]["body"]
-    assert chain.step("report")["outcome"] == "a dry run, nothing was changed"
+    assert "delivered **again**" in chain.handed["return_value"]["body"]
+    assert chain.step("report")["outcome"] == NOTHING
     assert events(people) == before
 
 
@@ -252,17 +418,6 @@ def test_what_cannot_be_done_is_said_in_the_preview(people: People, params: dict
     before = events(people)
 
     with pytest.raises(AirflowFailException, match=says):
-        Chain(**params).preview()
+        Chain(people, **params).preview()
 
     assert events(people) == before
-
-
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        ({"approved": False, "user": "vera"}, "rejected by vera, nothing was changed"),
-        ({"approved": False, "user": None}, "not answered in time, nothing was changed"),
-    ],
-)
-def test_a_rejection_is_reported(answer: dict[str, Any], says: str) -> None:
-    assert outcome({"proposal": {}}, answer, None) == says

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.proposals import Proposal
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger import retention, tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -58,7 +59,16 @@ def test_a_dry_run_counts_what_would_go_and_changes_nothing(acts: Acts) -> None:
     told = collect(acts, dry_run=True)
     assert [rows(acts, table) for table in tables.metadata.sorted_tables] == before
     assert collect(acts) == told
-    assert set(told) == {"side_partitions", "receipts", "superseded_batches", "attempts", "intents", "marks", "events"}
+    assert set(told) == {
+        "side_partitions",
+        "receipts",
+        "superseded_batches",
+        "attempts",
+        "intents",
+        "proposals",
+        "marks",
+        "events",
+    }
 
 
 def test_portions_add_up_to_the_whole(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +96,7 @@ def test_after_it_the_audit_is_clean_and_the_run_goes_on(acts: Acts) -> None:
 
 
 def busy_past(acts: Acts) -> None:
-    """A generation that ended, a replay that is done, a failed attempt, an import, intents, and then a month."""
+    """A generation that ended, a replay, a failed attempt, an import, intents, a proposal, and then a month."""
     acts.window = WINDOW
     acts.deliver(10, 20, 30)
     acts.wait(hours=2).deliver(40, 50)
@@ -100,6 +110,8 @@ def busy_past(acts: Acts) -> None:
     stranger = BatchKey(second.key.generation, "t", second.key.seq + 1)
     receipt = Receipt(stranger, Range(70, 80), Verdict.DELIVERED, 1, 1, Counts(10, 10), acts.now)
     acts.again().reconcile(receipt)
+    proposal = Proposal.new("orders", Act(ActKind.DRAIN), origin="care/1/preview", who="ann", why="tidy")
+    acts.ledger.propose(proposal, subject="?", body="?", valid_for=acts.now - datetime.now(UTC))
     for _ in range(3):
         acts.wait(days=15).again().reconcile()
 
@@ -223,3 +235,15 @@ def test_a_run_and_collections_at_once_do_not_disturb_each_other(ledger: Ledger,
         assert (runs.result(), collections.result() >= 0) == (60, True)
     assert ledger.audit("orders")["violations"] == []
     assert ledger.partitions("orders")["t"].totals.counts == Counts(60, 60)
+
+
+def test_proposals_that_nobody_can_use_any_more_go(acts: Acts) -> None:
+    acts.deliver(10)
+    for days in (1, 365):
+        proposal = Proposal.new("orders", Act(ActKind.DRAIN), origin=f"care/{days}/preview", who="ann", why="tidy")
+        acts.ledger.propose(proposal, subject="?", body="?", valid_for=timedelta(days=days))
+    now = datetime.now(UTC) + timedelta(days=40)
+    counts = acts.ledger.collect("orders", keep=MONTH, who="ann", why="tidy", now=now)
+    assert counts["proposals"] == 1
+    assert acts.ledger.newest_proposal("care/1/preview") is None
+    assert acts.ledger.newest_proposal("care/365/preview") is not None

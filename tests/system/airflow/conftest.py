@@ -31,6 +31,7 @@ PIPELINES = [
     Declared("overtaken", Kind.DEFERRED, ttl=15, delay=600_000),
     Declared("stopped", Kind.SINGLE),
     Declared("stuck", Kind.SINGLE),
+    Declared("guarded", Kind.SINGLE),
 ]
 _QUICK = {
     "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",

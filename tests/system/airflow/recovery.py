@@ -1,4 +1,4 @@
-"""The recovery DAG of these tests, for all that is declared beside this file."""
+"""The recovery DAG of these tests, for all that is declared beside this file; and one where only ada may approve."""
 
 from __future__ import annotations
 
@@ -7,3 +7,5 @@ from pathlib import Path
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
 
 dag = recovery_dag("recovery", pipelines=sorted(path.stem for path in Path(__file__).parent.glob("*/*.yaml")))
+
+guarded = recovery_dag("guarded_recovery", pipelines=["guarded"], approvers=["ada"])

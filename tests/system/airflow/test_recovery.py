@@ -68,7 +68,9 @@ def test_what_is_rejected_leaves_the_run_green_and_nothing_done(scene: Scene) ->
     scene.succeeds("recovery", run_id)
 
     assert scene.airflow.task_states("recovery", run_id)["carry_out"] == "skipped"
-    assert scene.airflow.xcom("recovery", run_id, "report")["outcome"] == "rejected by oscar, nothing was changed"
+    assert (
+        scene.airflow.xcom("recovery", run_id, "report")["outcome"] == "rejected by airflow:oscar, nothing was changed"
+    )
     assert scene.trace("stopped") == before
 
 

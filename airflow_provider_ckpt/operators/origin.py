@@ -1,0 +1,19 @@
+"""The name under which the ledger knows the task of a DAG run that made a proposal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+def origin_of(context: Context, task_id: str) -> str:
+    """Where a proposal comes from: DAG, run and task, and of a mapped task its index.
+
+    :param context: of any task of the same run
+    :param task_id: the task that proposes
+    """
+    run, index = context["dag_run"], context["ti"].map_index
+    member = "" if index in (None, -1) else f"[{index}]"
+    return f"{run.dag_id}/{run.run_id}/{task_id}{member}"
