@@ -47,16 +47,26 @@ def announce(context: Context, summary: dict[str, Any]) -> bool:
     :param summary: the run's, as XCom carries it
     :returns: whether the pipeline's own asset gets an event
     """
-    extra = positions(summary)
+    extra = tell_outlets(context, summary)
     events = context["outlet_events"]
-    for outlet in context["task"].outlets:
-        if isinstance(outlet, Asset):
-            events[outlet].extra.update(extra)
     asset = pipeline_asset(summary["pipeline"])
     if _reached(_newest(asset)) == _reached(extra):
         return False
     events[RUNS].add(asset, extra=extra)
     return True
+
+
+def tell_outlets(context: Context, summary: dict[str, Any]) -> dict[str, Any]:
+    """Put what a run has reached into the events of the assets that the DAG's author declared as ``outlets``.
+
+    :param summary: the run's, as XCom carries it
+    :returns: what was put there
+    """
+    extra = positions(summary)
+    for outlet in context["task"].outlets:
+        if isinstance(outlet, Asset):
+            context["outlet_events"][outlet].extra.update(extra)
+    return extra
 
 
 def positions(summary: dict[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,19 @@
-"""The task group's last tasks: what a person is told of dead letters and of held batches."""
+"""The task group's last tasks: what a person is told of dead letters and of held batches, and the run's summary."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_provider_ckpt.assets.pipeline import tell_outlets
 from airflow_provider_ckpt.config.delivery import LetterPlace
 from airflow_provider_ckpt.connectors.files.letters import letters_beside
 from airflow_provider_ckpt.connectors.files.local import escape, local_path
 from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.operators.replicate import held_message
-from airflow_provider_ckpt.operators.step import CkptStepOperator
+from airflow_provider_ckpt.operators.step import CkptStepOperator, newest
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -57,6 +58,22 @@ class CkptHoldOperator(CkptStepOperator):
             raise AirflowFailException(message)
         self.log.warning(message)
         return {"held": summary["batches_by_state"].get("held", 0)}
+
+
+class CkptSummaryOperator(CkptStepOperator):
+    """Return the summary of the run, whatever branches were chosen; skipped where the group was skipped.
+
+    ``outlets`` get an event when this task succeeds, with the positions that the run has reached.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run it."""
+        handed = self.handed_over(context)
+        if not handed:
+            raise AirflowSkipException("The group was skipped: no run was handed over.")
+        summary: dict[str, Any] = newest(handed)["summary"]
+        tell_outlets(context, summary)
+        return summary
 
 
 def dead_letters_at(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:

@@ -37,13 +37,17 @@ class CkptStepOperator(CkptOperator):
 
         :raises AirflowFailException: if none did
         """
+        found = self.handed_over(context)
+        if not found:
+            raise AirflowFailException(f"None of {', '.join(self.after)} handed a run over; clear the first of them.")
+        return newest(found)
+
+    def handed_over(self, context: Context) -> list[dict[str, Any]]:
+        """What the tasks before this one handed over, the latest first."""
         ti = context["ti"]
         # Inside an expanded task group each member has a run of its own; without the index they would be mixed up.
         handed = [ti.xcom_pull(task_ids=task_id, map_indexes=ti.map_index) for task_id in self.after]
-        found = [dict(item) for item in handed if item is not None]
-        if not found:
-            raise AirflowFailException(f"None of {', '.join(self.after)} handed a run over; clear the first of them.")
-        return max(found, key=lambda item: int(item["epoch"]))
+        return [dict(item) for item in handed if item is not None]
 
     @contextmanager
     def carry_on(self, context: Context, before: dict[str, Any]) -> Iterator[tuple[Setup, Run]]:
@@ -72,3 +76,8 @@ class CkptStepOperator(CkptOperator):
 
         summary = RunSummary.from_json(before["summary"]).merge(run.finish(release=release))
         return hand_over(context, {"epoch": run.epoch, "planned": before["planned"], "summary": summary.to_json()})
+
+
+def newest(handed: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The newest epoch's of what several tasks handed over; of one epoch, the first."""
+    return max(handed, key=lambda item: int(item["epoch"]))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
@@ -19,4 +20,11 @@ for path in sorted(Path(__file__).parent.glob("*/*.yaml")):
         if kind == "single":
             CkptReplicateOperator(task_id="replicate", pipeline=declaration)
         else:
-            CkptReplicationTaskGroup("run", pipeline=declaration, deferrable=kind == "deferred")
+            group = CkptReplicationTaskGroup("run", pipeline=declaration, deferrable=kind == "deferred")
+
+            @task
+            def after(ti: Any = None) -> Any:
+                """With Airflow's own trigger rule: all that is directly before it must have succeeded."""
+                return ti.xcom_pull(task_ids="run.summary")["pipeline"]
+
+            group >> after()

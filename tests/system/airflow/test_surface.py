@@ -48,7 +48,11 @@ with DAG("fleet", schedule=None):
     def each(pipeline):
         CkptReplicationTaskGroup("run", pipeline=pipeline)
 
-    each.expand(pipeline=["pipelines/empty.yaml", "pipelines/orders.yaml"])
+    @task
+    def after():
+        return "it ran"
+
+    each.expand(pipeline=["pipelines/empty.yaml", "pipelines/orders.yaml"]) >> after()
 
 with DAG("own", schedule=None):
 
@@ -166,13 +170,15 @@ def test_each_member_of_an_expanded_group_goes_its_own_way(surface: Surface) -> 
         "done": ("success", "success"),
         "dead_letters": ("skipped", "success"),
         "hold": ("skipped", "skipped"),
+        "summary": ("success", "success"),
     }
     found = {task: surface.mapped(run_id, task) for task in expected}
     assert {task: (states[0], states[1]) for task, states in found.items()} == expected
-    path = f"/dags/fleet/dagRuns/{quote(run_id)}/taskInstances/each.run.route/xcomEntries/return_value"
+    assert surface.airflow.xcom("fleet", run_id, "after") == "it ran"
+    path = f"/dags/fleet/dagRuns/{quote(run_id)}/taskInstances/each.run.summary/xcomEntries/return_value"
     handed = [surface.airflow.api("GET", f"{path}?map_index={index}&deserialize=true")["value"] for index in (0, 1)]
-    assert [item["summary"]["pipeline"] for item in handed] == ["empty", "orders"]
-    assert [item["summary"]["records"]["read"] for item in handed] == [0, 6]
+    assert [item["pipeline"] for item in handed] == ["empty", "orders"]
+    assert [item["records"]["read"] for item in handed] == [0, 6]
     assert [line["id"] for line in surface.written("orders")] == [0, 1, 2, 3, 4]
     with surface.scene.ledger() as ledger:
         assert not any(ledger.status(name)["lease"]["held"] for name in ("empty", "orders"))

@@ -91,7 +91,7 @@ def test_a_run_that_moved_nothing_gives_none(
         (CkptReplicateOperator, {"pipeline": PIPELINE}),
         (CkptHoldOperator, {"pipeline": PIPELINE, "after": ()}),
         (CkptDrainOperator, {"pipeline": "orders"}),
-        (CkptReportOperator, {"pipeline": "orders", "preview": "p", "approval": "a", "carried_out": "c"}),
+        (CkptReportOperator, {"pipeline": "orders", "preview": "p"}),
         (CkptHeldBatchesSensor, {"pipeline": PIPELINE}),
     ],
 )

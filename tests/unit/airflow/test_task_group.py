@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, TaskGroup, TriggerRule
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset, TaskGroup, TriggerRule
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.core.policy import Route
@@ -40,7 +42,8 @@ def test_route_and_retry_branch_over_the_same_leaves(dag: DAG) -> None:
     assert downstream(dag, "settle") == {"route"}
     assert downstream(dag, "route") == {"retry", *leaves}
     assert downstream(dag, "retry") == leaves
-    assert all(downstream(dag, leaf) == set() for leaf in leaves)
+    assert all(downstream(dag, leaf) == {"summary"} for leaf in leaves)
+    assert downstream(dag, "summary") == set()
 
 
 def test_a_leaf_runs_if_either_branch_chose_it(dag: DAG) -> None:
@@ -90,3 +93,67 @@ def test_retry_defers_where_told() -> None:
         CkptReplicationTaskGroup("orders", pipeline=PIPELINE, deferrable=True)
 
     assert task(dag, "orders.retry").deferrable is True
+
+
+def test_what_stands_behind_the_group_waits_for_one_task_that_runs_whatever_was_chosen(dag: DAG) -> None:
+    with dag:
+        dag.task_group.children["orders"] >> EmptyOperator(task_id="after")
+
+    assert task(dag, "after").upstream_task_ids == {"orders.summary"}
+    assert task(dag, "orders.summary").trigger_rule == TriggerRule.NONE_FAILED
+
+
+@pytest.mark.parametrize("of", ["dag", "group"])
+def test_default_arguments_name_the_ledger_and_the_way_to_wait(of: str) -> None:
+    given: dict[str, Any] = {"default_args": {"ckpt_conn_id": "elsewhere", "deferrable": True}}
+    with DAG("defaults", schedule=None, **(given if of == "dag" else {})) as dag:
+        CkptReplicationTaskGroup("orders", pipeline=PIPELINE, **(given if of == "group" else {}))
+
+    ours = set(dag.task_ids) - {"orders.done"}
+    assert {name: task(dag, name).ckpt_conn_id for name in ours} == dict.fromkeys(ours, "elsewhere")
+    assert task(dag, "orders.retry").deferrable is True
+
+
+def test_an_argument_of_the_group_goes_before_a_default() -> None:
+    with DAG("defaults", schedule=None, default_args={"ckpt_conn_id": "elsewhere", "pool": "slow"}) as dag:
+        CkptReplicationTaskGroup("orders", pipeline=PIPELINE, ckpt_conn_id="here", pool="quick")
+
+    assert {made.pool for made in dag.tasks} == {"quick"}
+    assert task(dag, "orders.submit").ckpt_conn_id == "here"
+
+
+def test_arguments_of_tasks_reach_every_task_of_the_group() -> None:
+    of_tasks: dict[str, Any] = {
+        "pool": "spark",
+        "pool_slots": 2,
+        "queue": "big",
+        "priority_weight": 7,
+        "retries": 4,
+        "retry_delay": timedelta(seconds=9),
+        "execution_timeout": timedelta(hours=1),
+        "owner": "ada",
+        "depends_on_past": True,
+    }
+    with DAG("arguments", schedule=None) as dag:
+        CkptReplicationTaskGroup("orders", pipeline=PIPELINE, tooltip="of the group", **of_tasks)
+
+    assert {name: {getattr(made, name) for made in dag.tasks} for name in of_tasks} == {
+        name: {value} for name, value in of_tasks.items()
+    }
+    group: Any = dag.task_group.children["orders"]
+    assert group.tooltip == "of the group"
+
+
+def test_when_the_group_starts_and_what_it_brings_are_said_of_its_first_and_last_task() -> None:
+    asset = Asset("x://orders")
+    with DAG("ends", schedule=None) as dag:
+        CkptReplicationTaskGroup("orders", pipeline=PIPELINE, trigger_rule="all_done", outlets=[asset])
+
+    assert task(dag, "orders.plan").trigger_rule == TriggerRule.ALL_DONE
+    assert task(dag, "orders.route").trigger_rule == TriggerRule.ALL_SUCCESS
+    assert [made.task_id for made in dag.tasks if asset in made.outlets] == ["orders.summary"]
+
+
+def test_an_argument_that_nobody_knows_is_refused() -> None:
+    with DAG("unknown", schedule=None), pytest.raises(TypeError, match="'orders': unknown arguments: pools"):
+        CkptReplicationTaskGroup("orders", pipeline=PIPELINE, pools="spark")
