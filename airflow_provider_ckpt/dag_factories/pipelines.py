@@ -1,24 +1,32 @@
 """DAGs of YAML files: one file a pipeline, whose ``dag`` section says when it runs, and as what.
 
-Files are read and validated when the DAG file is parsed; what is wrong with one is Airflow's import error, with the
-file's name, line and key.
+Files are read and validated when the DAG file is parsed. A file that is wrong costs its own DAG alone: in its place
+stands one that says what is wrong, with the file's name, line and key, and fails with it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import re
+from collections.abc import Container, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG, Asset, get_parsing_context
 
 from airflow_provider_ckpt.config.load import load
+from airflow_provider_ckpt.config.outline import outline
 from airflow_provider_ckpt.config.schedule import Dag, Shape
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
+from airflow_provider_ckpt.operators.broken import CkptBrokenPipelineOperator
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
+
+log = logging.getLogger(__name__)
 
 _TASK = "replicate"
 _FILES = ("*.yaml", "*.yml")
@@ -32,34 +40,67 @@ def pipeline_dags(
 
         globals().update(pipeline_dags(__file__, "pipelines"))
 
-    One file that is wrong keeps Airflow from importing them all; to keep pipelines apart, give each a DAG file with
-    :func:`pipeline_dag`.
+    A file that is wrong becomes a DAG that carries the error in its docs and fails with it, tagged ``broken``: under
+    its own DAG id and schedule as far as they can be read, else as ``broken_<file>``. When a task runs, only the file
+    of its DAG is read.
 
     :param dag_file: the DAG file, ``__file__``
     :param folder: relative to the DAG file's own
     :param ckpt_conn_id: the ledger's connection
-    :raises ConfigError: naming everything that is wrong with any of the files
+    :raises ConfigError: if there is no such folder
     """
     here = Path(dag_file).parent / folder
     if not here.is_dir():
         raise ConfigError(f"{here} is no folder.", hint="It is looked for beside the DAG file.")
+    files = sorted(found for pattern in _FILES for found in here.glob(pattern))
     dags: dict[str, DAG] = {}
-    wrong = []
-    for file in sorted(found for pattern in _FILES for found in here.glob(pattern)):
-        try:
-            pipeline = load(file)
-            if pipeline.dag is None:
-                continue
-            made = _dag(pipeline, pipeline.dag, dag_file, file, ckpt_conn_id)
-            if made.dag_id in dags:
-                raise ConfigError(f"{file}: another file of this folder makes the DAG {made.dag_id}, too.")
-        except ConfigError as error:
-            wrong.append(error.message)
-        else:
+    for file in _wanted(files, get_parsing_context().dag_id):
+        made = _dag_or_error(dag_file, file, ckpt_conn_id, taken=dags)
+        if made is not None:
             dags[made.dag_id] = made
-    if wrong:
-        raise ConfigError("\n".join(wrong))
     return dags
+
+
+def _wanted(files: Sequence[Path], dag_id: str | None) -> Sequence[Path]:
+    """The one file that makes a DAG, all of them if none says so or no single DAG is asked for."""
+    if dag_id is None:
+        return files
+    return next(([file] for file in files if outline(file).dag_id == dag_id), files)
+
+
+def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Container[str]) -> DAG | None:
+    """The DAG of a file, the one that says what is wrong with it, or None where the file asks for no DAG."""
+    try:
+        pipeline = load(file)
+        if pipeline.dag is None:
+            return None
+        dag_id = pipeline.dag.dag_id or pipeline.name
+        if dag_id in taken:
+            raise ConfigError(f"{file}: another file of this folder makes the DAG {dag_id}, too.")
+        return _dag(pipeline, pipeline.dag, dag_file, file, ckpt_conn_id)
+    except ConfigError as error:
+        log.error("%s", error.message)
+        return _broken(file, error.message, taken)
+
+
+def _broken(file: Path, error: str, taken: Container[str]) -> DAG:
+    found = outline(file)
+    dag_id = found.dag_id
+    if dag_id is None or dag_id in taken:
+        dag_id = f"broken_{re.sub(r'[^A-Za-z0-9_.-]', '_', file.name)}"
+    shown = "\n".join(f"    {line}" for line in error.splitlines())
+    with DAG(
+        dag_id,
+        schedule=found.schedule if _is_schedule(found.schedule) else None,
+        start_date=found.start_date,
+        description=f"{file.name} cannot be used",
+        catchup=False,
+        max_active_runs=1,
+        tags=["ckpt", "broken"],
+        doc_md=f"`{file.name}` cannot be used, so nothing is replicated:\n\n{shown}\n",
+    ) as dag:
+        CkptBrokenPipelineOperator(task_id=_TASK, error=error)
+    return dag
 
 
 def pipeline_dag(dag_file: str, file: str | Path, *, ckpt_conn_id: str = DEFAULT_CONNECTION) -> DAG:
@@ -88,7 +129,7 @@ def _dag(pipeline: Pipeline, section: Dag, dag_file: str, file: Path, ckpt_conn_
         "pipeline": os.path.relpath(file, Path(dag_file).parent),
         "ckpt_conn_id": ckpt_conn_id,
     }
-    if section.schedule and section.schedule not in _PRESETS and not _is_cron(section.schedule):
+    if not _is_schedule(section.schedule):
         raise ConfigError(
             f"{file}: dag.schedule: {section.schedule!r} is no schedule; "
             f"write a cron expression, or one of: {', '.join(sorted(_PRESETS))}"
@@ -116,10 +157,10 @@ def _dag(pipeline: Pipeline, section: Dag, dag_file: str, file: Path, ckpt_conn_
     return dag
 
 
-def _is_cron(text: str) -> bool:
+def _is_schedule(given: str | timedelta | None) -> bool:
     from croniter import croniter  # type: ignore[import-untyped]
 
-    return bool(croniter.is_valid(text))
+    return not isinstance(given, str) or not given or given in _PRESETS or bool(croniter.is_valid(given))
 
 
 def _schedule(pipeline: Pipeline, section: Dag, ckpt_conn_id: str) -> Any:

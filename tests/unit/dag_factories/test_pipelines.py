@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, Asset
+from airflow.sdk.exceptions import AirflowFailException
+from airflow.serialization.serialized_objects import DagSerialization
 
+from airflow_provider_ckpt.config.load import load
+from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.dag_factories import pipelines
 from airflow_provider_ckpt.dag_factories.pipelines import pipeline_dag, pipeline_dags
 from airflow_provider_ckpt.triggers.work import CkptWorkTrigger
 
@@ -118,26 +123,96 @@ def test_it_may_run_when_there_is_enough_to_do(folder: Folder) -> None:
 def test_what_is_wrong_is_said_with_file_line_and_key(folder: Folder, more: str, says: str) -> None:
     folder.declare("orders", more)
 
-    with pytest.raises(ConfigError) as caught:
-        folder.dags()
+    dag = folder.dags()["orders"]
 
+    assert says in str(dag.doc_md)
+    with pytest.raises(AirflowFailException) as caught:
+        run(dag)
     assert says in str(caught.value)
+    with pytest.raises(ConfigError) as alone:
+        pipeline_dag(folder.dag_file, "pipelines/orders.yaml")
+    assert says in str(alone.value)
 
 
-def test_everything_that_is_wrong_in_a_folder_is_said_at_once(folder: Folder) -> None:
+def run(dag: DAG) -> None:
+    """Run the one task of a DAG."""
+    (task,) = dag.tasks
+    task.execute({})  # type: ignore[union-attr]
+
+
+def test_files_that_are_wrong_cost_their_own_dags_alone_and_stay_visible(folder: Folder) -> None:
     folder.declare("a", "dag: {shape: x}")
-    folder.declare("b", "dag: {owner: [x]}")
+    folder.declare("b", "dag: {owner: [x], dag_id: shop.b, schedule: '@hourly'}")
     folder.declare("c", "dag: {}")
-    folder.declare("c", "dag: {}", file="again.yml")
+    folder.declare("c", "dag: {}", file="cc again.yml")
+    folder.declare("d", "dag: {schedule: '@daily'}\nsinks: 1")
+    folder.declare("e", "sinks: 1")
+    folder.declare("f", "dag: {", file="f.yaml")
+    folder.declare("a name", "dag: {}", file="g.yaml")
 
-    with pytest.raises(ConfigError) as caught:
-        folder.dags()
+    dags: dict[str, Any] = folder.dags()
 
-    assert [line.rpartition("/")[2].partition(":")[0] for line in str(caught.value).splitlines()] == [
-        "a.yaml",
-        "b.yaml",
-        "c.yaml",
-    ]
+    assert {name: (dag.schedule, "broken" in dag.tags) for name, dag in dags.items()} == {
+        "a": (None, True),
+        "shop.b": (None, True),
+        "broken_cc_again.yml": (None, True),
+        "c": (None, False),
+        "d": ("@daily", True),
+        "broken_e.yaml": (None, True),
+        "broken_f.yaml": (None, True),
+        "broken_g.yaml": (None, True),
+    }
+    for name, dag in dags.items():
+        if name != "c":
+            with pytest.raises(AirflowFailException, match=r"/pipelines/"):
+                run(dag)
+
+
+def test_a_file_that_cannot_even_be_read_costs_its_own_dag_alone(folder: Folder) -> None:
+    folder.declare("good", "dag: {}")
+    files = Path(folder.dag_file).parent / "pipelines"
+    (files / "bytes.yaml").write_bytes(b"name: \xff")
+    (files / "empty.yaml").write_text("")
+    (files / "folder.yaml").mkdir()
+    (files / "gone.yaml").symlink_to("nowhere")
+    (files / "list.yaml").write_text("- 1")
+
+    names = {f"broken_{name}.yaml" for name in ("bytes", "empty", "folder", "gone", "list")}
+    assert set(folder.dags()) == {"good", *names}
+
+
+def test_airflow_can_store_a_broken_one(folder: Folder) -> None:
+    folder.declare("a", "dag: {shape: x, schedule: '@hourly'}")
+    folder.declare("b", "dag: {schedule: '@hourly'}\nsinks: 1")
+
+    for dag in folder.dags().values():
+        assert DagSerialization.from_dict(DagSerialization.to_dict(dag)).dag_id == dag.dag_id
+
+
+def test_a_task_that_runs_has_only_its_own_file_read(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        folder.declare(name, f"dag: {{dag_id: of.{name}}}")
+    folder.declare("d", "dag: {shape: x}")
+    read: list[str] = []
+
+    def spied(file: Path) -> Pipeline:
+        read.append(file.name)
+        return load(file)
+
+    monkeypatch.setattr(pipelines, "load", spied)
+    for dag_id, expected in {"of.b": "b.yaml", "d": "d.yaml"}.items():
+        monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", dag_id)
+        assert set(folder.dags()) == {dag_id}
+        assert read.pop() == expected
+        assert read == []
+
+
+def test_a_dag_that_no_file_names_is_looked_for_in_all(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.declare("a", "dag: {}")
+    folder.declare("a", "dag: {}", file="again.yaml")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "broken_again.yaml")
+
+    assert "broken_again.yaml" in folder.dags()
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,32 @@
+"""``CkptBrokenPipelineOperator``: stands for a pipeline whose declaration cannot be used, and fails with the reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class CkptBrokenPipelineOperator(BaseOperator):
+    """Fail, and say what is wrong with a pipeline's file.
+
+    :param error: what is wrong: file, line, key, and what to write instead
+    """
+
+    ui_color = "#ffb3b3"
+
+    def __init__(self, *, error: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.error = error
+
+    def execute(self, context: Context) -> NoReturn:
+        """Fail.
+
+        :raises AirflowFailException: always
+        """
+        del context
+        raise AirflowFailException(self.error)
