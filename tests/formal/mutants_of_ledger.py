@@ -63,7 +63,7 @@ OF_LEDGER: Sequence[Mutant] = (
     Mutant(
         "an act is applied behind the back of the run that holds the lease",
         "ledger/people.py",
-        "PeopleCommands.act",
+        "PeopleCommands._applied_or_stored",
         "leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)",
         "leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=True)",
         test=f"{_HERE}::test_an_act_waits_for_the_run_that_holds_the_lease",
