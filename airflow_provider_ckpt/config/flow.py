@@ -48,6 +48,7 @@ class Source(Part):
     :param start_from: ``earliest``, ``latest``, or a position; where the very first run begins
     :param close_wait: how long planning waits for running transactions to end (postgres), or, where they cannot be
         seen, how long a bound stands before what is below it is read (jdbc)
+    :param follow_links: whether symbolic links among the files are followed (files)
     :param header: whether each file's first line names its columns (csv)
     :param jars: paths of the driver's jars on the worker, from where Spark takes them too (jdbc)
     """
@@ -63,6 +64,7 @@ class Source(Part):
     columns: tuple[str, ...] = ()
     start_from: Literal["earliest", "latest"] | Whole = "earliest"
     close_wait: Duration = timedelta(seconds=30)
+    follow_links: bool = False
     header: bool = True
     jars: tuple[str, ...] = ()
 

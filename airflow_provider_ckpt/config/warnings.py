@@ -21,6 +21,7 @@ _OF_A_SOURCE = {
     "table": ("postgres", "jdbc"),
     "path": ("files",),
     "format": ("files",),
+    "follow_links": ("files",),
     "topic": ("kafka",),
     "cursor": ("postgres", "jdbc"),
     "key": ("postgres",),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_ckpt.connectors.content import Content, KeptLetter
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import Known
@@ -126,6 +127,7 @@ class PlanRequest:
     :param max_records: plan about this many records at most (back-pressure); at least one batch if there is any
     :param files: what is already discovered (files source)
     :param states: what :attr:`Plan.states` said last time, by partition
+    :param committed: per partition, the position before which everything has its verdict
     :param look: whether somebody only asks how much there is: then no bound is waited for longer than a moment
     """
 
@@ -134,6 +136,7 @@ class PlanRequest:
     max_records: int
     files: Sequence[SourceFile] = ()
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    committed: Mapping[str, int] = field(default_factory=dict)
     look: bool = False
 
 
@@ -159,6 +162,8 @@ class Plan:
     :param bounds: per partition, the position before which nothing new can appear any more
     :param states: per partition, what the source wants to be told at the next planning
     :param more: whether the source holds more than was planned (``max_records`` reached)
+    :param refused: parts of the source that cannot be read, each by an error: the run does the rest, then fails
+    :param notices: what is probably not meant, one line each
     """
 
     batches: Sequence[PlannedBatch] = ()
@@ -166,6 +171,8 @@ class Plan:
     bounds: Mapping[str, int] = field(default_factory=dict)
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     more: bool = False
+    refused: Sequence[CkptError] = ()
+    notices: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

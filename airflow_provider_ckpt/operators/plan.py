@@ -21,6 +21,8 @@ class CkptPlanOperator(CkptOperator):
 
         with self.setup_run(context) as setup, acquire(setup) as run:
             planned = run.plan()
+            if not planned:
+                run.raise_refused()
             summary = run.finish(release=False)
             self.log.info("epoch %d: %d batches to deliver", run.epoch, planned)
             return {"epoch": run.epoch, "planned": planned, "summary": summary.to_json()}

@@ -50,6 +50,7 @@ class Planner:
         """Batches for as many records as the budget allows: side partitions first, since they are bounded."""
         records, budget = self._partitions, self.budget
         states = {name: record.state for name, record in records.items()}
+        committed = {name: record.partition.committed for name, record in records.items()}
         batches: list[PlannedBatch] = []
         for name, record in records.items():
             if name in self._stuck:
@@ -63,7 +64,7 @@ class Planner:
             source = key.source
             todos = [Todo(source, *stretch) for stretch in self._side(record)]
             if todos and budget > 0:
-                found = self._source.plan(PlanRequest(todos, self._records, budget, files, states))
+                found = self._source.plan(PlanRequest(todos, self._records, budget, files, states, committed))
                 batches += [replace(batch, partition=name) for batch in found.batches]
                 budget -= sum(batch.records or 1 for batch in found.batches)
         if budget <= 0:
@@ -78,7 +79,7 @@ class Planner:
             else:
                 todos += [Todo(name, gap.start, gap.end) for gap in record.partition.gaps()]
                 todos.append(Todo(name, end))
-        found = self._source.plan(PlanRequest(todos, self._records, budget, files, states))
+        found = self._source.plan(PlanRequest(todos, self._records, budget, files, states, committed))
         return replace(found, batches=[*batches, *found.batches])
 
     def _letters(self, record: PartitionRecord, budget: int) -> list[PlannedBatch]:

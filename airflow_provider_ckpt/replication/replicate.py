@@ -21,4 +21,6 @@ def replicate(setup: Setup, engine: Engine) -> RunSummary:
     with acquire(setup) as run:
         if run.plan():
             run.execute(engine, rounds=True)
+        else:
+            run.raise_refused()
         return run.finish()

@@ -26,6 +26,7 @@ from airflow_provider_ckpt.replication.summary import RunSummary
 from airflow_provider_ckpt.replication.waves import Waves
 
 if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.protocols import Plan
     from airflow_provider_ckpt.ledger.records import Lease, PartitionRecord
     from airflow_provider_ckpt.replication.engine import Engine
 
@@ -57,6 +58,7 @@ class Run:
         self._started = time.monotonic()
         self.bounds: dict[str, int] = {}
         self.unconfirmed = 0
+        self._refused: dict[str, CkptError] = {}
         self._more = True
         self._closed = False
         setup.on_lease(lease)
@@ -161,6 +163,7 @@ class Run:
                 found = planner.plan(self.ledger.files(self.pipeline.name))
                 self._more = found.more
                 self.bounds.update(found.bounds)
+                self._note(found)
                 keep_replays(self, records, found.batches)
                 file_lists.keep(self, found.files)
                 planned = self.ledger.plan(self.lease, found)
@@ -168,6 +171,28 @@ class Run:
         if planned:
             log.info("Planned %d batches of %s; %d wait", len(planned), self.pipeline.name, waiting + len(planned))
         return waiting + len(planned)
+
+    def raise_refused(self) -> None:
+        """Fail, now that all else was done, if the source could not give something.
+
+        :raises CkptError: the first of what it refused, saying how much more there is
+        """
+        first, *more = self._refused.values() or [None]
+        if first is not None:
+            if more:
+                first.message = f"{first.message} {len(more)} more could not be read either; the log names them."
+            raise first
+
+    def _note(self, found: Plan) -> None:
+        """Tell what the source noticed and refused, each once."""
+        for notice in found.notices:
+            if notice not in self.summary.notices:
+                log.warning("%s: %s", self.pipeline.name, notice)
+                self.summary.notices.append(notice)
+        for error in found.refused:
+            if error.message not in self._refused:
+                log.error("%s goes on without this: %s", self.pipeline.name, error)
+                self._refused[error.message] = error
 
     def execute(self, engine: Engine, *, rounds: bool, plan_on: bool = True) -> None:
         """Run waves until nothing is due or the time budget is over; see ``waves.py``.

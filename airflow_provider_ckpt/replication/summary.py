@@ -23,6 +23,7 @@ class RunSummary:
     :param lag: per partition, how many positions the source is ahead of the checkpoint
     :param errors: error types with counts, dead letters included
     :param expired: ranges that expired without a receipt meanwhile: ``partition`` and ``range``
+    :param notices: what the source noticed that is probably not meant
     :param seconds: wall time
     :param steps: seconds by step
     """
@@ -43,6 +44,7 @@ class RunSummary:
     steps: dict[str, float] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     expired: list[dict[str, Any]] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
     target_rows: int | None = None
     halted: ErrorInfo | None = None
 
@@ -90,6 +92,7 @@ class RunSummary:
             steps={name: round(value, 4) for name, value in steps.items()},
             errors=dict(Counter(self.errors) + Counter(later.errors)),
             expired=[*self.expired, *later.expired],
+            notices=list(dict.fromkeys([*self.notices, *later.notices])),
             target_rows=later.target_rows if later.target_rows is not None else self.target_rows,
             halted=later.halted or self.halted,
         )
@@ -122,6 +125,7 @@ class RunSummary:
             "seconds_by_step": self.steps,
             "errors": self.errors,
             "expired": self.expired,
+            "notices": self.notices,
             "target_rows": self.target_rows,
             "halted": self.halted.to_json() if self.halted else None,
         }

@@ -97,6 +97,7 @@ class Waves:
             else:
                 self._waiting.until(min(batch.not_before for batch in candidates if batch.not_before))
         self._locating.finish()
+        self._run.raise_refused()
 
     def _next(self) -> list[Batch]:
         """Hear what people ask for and plan on; what may then be begun, now or later."""

@@ -110,4 +110,4 @@ def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _parquet(rows: pa.Table, file: BinaryIO) -> None:
     import pyarrow.parquet as pq
 
-    pq.write_table(rows, file, compression="zstd", store_schema=False)
+    pq.write_table(rows, file, compression="zstd", store_schema=False, write_page_checksum=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from shlex import quote
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.records import BOM
@@ -11,9 +12,6 @@ from airflow_provider_ckpt.core.errors import SourceError
 
 _ANNOTATION = re.compile(r"\s+(?:not\s+null|comment\s.*)", re.IGNORECASE | re.DOTALL)
 _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
-
-_MOST = 500
-"""Characters of a header that an error shows."""
 
 
 def has_header(pipeline: Pipeline) -> bool:
@@ -56,31 +54,35 @@ def _columns(schema: str) -> list[tuple[str, str]]:
 def check_header(pipeline: Pipeline, path: str, record: bytes) -> None:
     """Fail if a file's header does not name the declared columns in the declared order (letter case aside).
 
+    The error tells nothing of what the file holds: where there is no header, its first record is data.
+
     :param record: the file's first record, as bytes
-    :raises SourceError: naming both lists
+    :raises SourceError: naming the file, and what is declared
     """
     if record == BOM:
         return  # an empty file that an editor has marked
     text = record.removeprefix(BOM).decode("utf-8", errors="replace")
     try:
-        found = [name.strip() for name in next(csv.reader([text], delimiter=pipeline.transform.delimiter), [])]
+        found = [name.strip().lower() for name in next(csv.reader([text], delimiter=pipeline.transform.delimiter), [])]
     except csv.Error as error:
         raise SourceError(
-            f"{path}: its header is no CSV record: {_told(text)}",
+            f"{path}: its first line is no CSV record.",
             hint="Each line ends with a newline, before which a carriage return may stand; convert the file.",
         ) from error
-    declared = column_names(pipeline.transform.schema_ or "")
-    if [name.lower() for name in found] == [name.lower() for name in declared]:
+    names = column_names(pipeline.transform.schema_ or "")
+    declared = [name.lower() for name in names]
+    if found == declared:
         return
-    same = sorted(name.lower() for name in found) == sorted(name.lower() for name in declared)
+    if len(found) != len(declared):
+        fields = "1 field" if len(found) == 1 else f"{len(found)} fields"
+        how = f"has {fields}, but transform.schema declares {len(declared)} columns"
+    elif sorted(found) == sorted(declared):
+        how = "names the columns of transform.schema in another order"
+    else:
+        at = next(place for place, pair in enumerate(zip(found, declared, strict=True)) if pair[0] != pair[1])
+        how = f"has another name in field {at + 1} than {names[at]}, which transform.schema declares there"
     raise SourceError(
-        f"{path}: its header names the columns {_told(', '.join(found))}, "
-        f"but transform.schema declares {', '.join(declared)}" + (" in another order." if same else "."),
-        hint="CSV is decoded by position: declare the columns in the file's order, or set source.header: false "
-        "if the first line is data.",
+        f"{path}: its header {how}.",
+        hint=f"CSV is decoded by position: declare the columns in the order of `head -n 1 {quote(path)}`, or set "
+        "source.header: false if that line is data.",
     )
-
-
-def _told(text: str) -> str:
-    """As much of what a file holds as an error should say."""
-    return text if len(text) <= _MOST else f"{text[:_MOST]}…"

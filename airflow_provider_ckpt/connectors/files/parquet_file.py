@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from airflow_provider_ckpt.connectors.files.discovery import unreadable, verify
+from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, unreadable, verify
 from airflow_provider_ckpt.core.errors import SourceError
 
 if TYPE_CHECKING:
@@ -38,35 +38,40 @@ class Footer:
         return sum(rows for rows, _ in self.groups)
 
 
-def read_footer(path: str, etag: str) -> Footer:
+def read_footer(path: str, etag: str, *, follow_links: bool = False) -> Footer:
     """The footer of a file that has not changed.
 
+    :param follow_links: whether the path itself may be a symbolic link
     :raises SourceError: if it changed, is gone, or is no Parquet file
     """
-    with _errors(path, etag), Path(path).open("rb") as handle:
+    with _errors(path, etag), open_recorded(path, etag, follow_links=follow_links) as handle:
         file = _open(handle)
         metadata = file.metadata
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         footer = Footer([(group.num_rows, group.total_byte_size) for group in groups], _schema(file))
-    verify(path, etag)
+        verify(path, etag, os.fstat(handle.fileno()))
     return footer
 
 
 class Rows:
-    """The rows of one file, held open and read forward: what comes next costs no second look at what came before."""
+    """The rows of one file, held open and read forward: what comes next costs no second look at what came before.
 
-    def __init__(self, path: str, etag: str, columns: Sequence[str]) -> None:
+    :param columns: the names of those that are read
+    :param follow_links: whether the path itself may be a symbolic link
+    """
+
+    def __init__(self, path: str, etag: str, columns: Sequence[str], *, follow_links: bool = False) -> None:
         self.path = path
         self.etag = etag
         self._columns = list(columns)
         with _errors(path, etag):
-            self._handle = Path(path).open("rb")  # noqa: SIM115  # until close()
+            self._handle = open_recorded(path, etag, follow_links=follow_links)  # until close()
             self._file = _open(self._handle)
             self.schema = _schema(self._file)
             metadata = self._file.metadata
             sizes = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
             self._starts: list[int] = list(accumulate(sizes, initial=0))
-        self._at = -1
+        self._at = self._number = -1
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._rest: pa.RecordBatch | None = None
 
@@ -76,9 +81,9 @@ class Rows:
         :raises SourceError: if they cannot be read, or the file has changed
         """
         verify(self.path, self.etag)
-        with _errors(self.path, self.etag):
+        with _errors(self.path, self.etag, self._where):
             while start < end:
-                if not (self._at <= start and self._group(self._at) == self._group(start)):
+                if self._at > start or self._number != self._group(start):
                     self._seek(start)
                 batch = self._next()
                 first, self._at = self._at, self._at + batch.num_rows
@@ -96,12 +101,16 @@ class Rows:
         self._handle.close()
 
     def _seek(self, row: int) -> None:
-        """Begin at the start of the row group that holds a row, and go on from there to the end of the file."""
-        number = self._group(row)
-        groups = list(range(number, len(self._starts) - 1))
+        """Begin at the start of the row group that holds a row; a damaged one costs nobody who needs another."""
+        self._number = self._group(row)
+        groups = [self._number]
         self._batches = self._file.iter_batches(ROWS, row_groups=groups, columns=self._columns, use_threads=False)
         self._rest = None
-        self._at = self._starts[number]
+        self._at = self._starts[self._number]
+
+    def _where(self) -> str:
+        """The row group that is being read, for an error."""
+        return "" if self._number < 0 else f"row group {self._number}"
 
     def _group(self, row: int) -> int:
         return bisect_right(self._starts, row) - 1
@@ -119,7 +128,7 @@ class Rows:
 def _open(handle: BinaryIO) -> ParquetFile:
     from pyarrow.parquet import ParquetFile
 
-    return ParquetFile(handle, coerce_int96_timestamp_unit="us")
+    return ParquetFile(handle, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
 
 
 def _schema(file: ParquetFile) -> pa.Schema:
@@ -136,8 +145,11 @@ def _schema(file: ParquetFile) -> pa.Schema:
 
 
 @contextmanager
-def _errors(path: str, etag: str) -> Iterator[None]:
-    """Errors of the file system and of the Parquet library as ours."""
+def _errors(path: str, etag: str, where: Callable[[], str] = str) -> Iterator[None]:
+    """Errors of the file system and of the Parquet library as ours.
+
+    :param where: says what part of the file is being read
+    """
     import pyarrow as pa
 
     try:
@@ -145,7 +157,8 @@ def _errors(path: str, etag: str) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise unreadable(path, etag, error) from error
+        part = where()
         raise SourceError(
-            f"{path} cannot be read as Parquet: {str(error).splitlines()[0].rstrip('.')}.",
+            f"{path}{', ' if part else ''}{part} cannot be read as Parquet: {str(error).splitlines()[0].rstrip('.')}.",
             hint="A file must appear under its final name complete. Replace it by a whole one, or take it away.",
         ) from error

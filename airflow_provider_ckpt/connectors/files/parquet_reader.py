@@ -29,6 +29,7 @@ class ParquetReader:
         missing_is_null = pipeline.error_handling.missing_field_behavior == "null"
         self._columns = Columns(dict(shape.columns), "this run", bool(pipeline.transform.schema_), missing_is_null)
         self._types = {name: to_arrow(kind) for name, kind in shape.columns}
+        self._follow_links = pipeline.source.follow_links
         self._rows: Rows | None = None
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
@@ -55,7 +56,7 @@ class ParquetReader:
     def _open(self, path: str, etag: str) -> Rows:
         if self._rows is None or (self._rows.path, self._rows.etag) != (path, etag):
             self.close()
-            rows = Rows(path, etag, list(self._types))
+            rows = Rows(path, etag, list(self._types), follow_links=self._follow_links)
             self._rows = rows
             self._columns.refuse_misfit(path, rows.schema)
         return self._rows
@@ -81,6 +82,12 @@ class ParquetReader:
             return column if column.type == wanted else column.cast(wanted)
         except pa.ArrowException as error:
             raise SourceError(
-                f"{rows.path}: column {name}: {str(error).splitlines()[0]}.",
+                f"{rows.path}: column {name}: {_without_value(error)}.",
                 hint="Leave the column out by transform.schema, or write the file with values that Spark can hold.",
             ) from error
+
+
+def _without_value(error: Exception) -> str:
+    """An Arrow error's first line without the value at its end, which is data."""
+    said, lost, _ = str(error).splitlines()[0].partition(" would lose data")
+    return said + lost

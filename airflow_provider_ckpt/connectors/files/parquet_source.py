@@ -6,14 +6,16 @@ So a file's size, as it is recorded, is its number of rows. A batch never spans 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
+from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.cut import TARGET, Piece
-from airflow_provider_ckpt.connectors.files.discovery import check_place, discover, unchanged
-from airflow_provider_ckpt.connectors.files.parquet_columns import Columns, columns_of, declared
+from airflow_provider_ckpt.connectors.files.discovery import Discovered
+from airflow_provider_ckpt.connectors.files.listing import check_place
+from airflow_provider_ckpt.connectors.files.parquet_columns import columns_of, declared
 from airflow_provider_ckpt.connectors.files.parquet_file import Footer, read_footer
+from airflow_provider_ckpt.connectors.files.recorded_file import unchanged
 from airflow_provider_ckpt.connectors.files.source import PARTITION, FilesSource
 from airflow_provider_ckpt.connectors.protocols import Connection, Plan, PlanRequest, Shape, SourceFile, SourcePartition
 from airflow_provider_ckpt.core.errors import SourceError
@@ -41,9 +43,9 @@ class ParquetSource(FilesSource):
         return [SourcePartition(PARTITION, f"{self._path} (rows of Parquet files)")]
 
     def shape(self) -> Shape:
-        """Columns: those of ``transform.schema``, or of the oldest file that is there."""
+        """Columns: those of ``transform.schema``, or of the oldest readable file that is there."""
         if self._columns is None:
-            self._choose_columns(discover(self._path, ()))
+            self._discover(())
         if self._columns is None:
             raise SourceError(
                 f"there is no Parquet file at {self._path} any more to take the columns from.",
@@ -53,43 +55,39 @@ class ParquetSource(FilesSource):
         return Shape(raw=False, columns=tuple(self._columns.types.items()))
 
     def plan(self, request: PlanRequest) -> Plan:
-        """As :meth:`FilesSource.plan`; files that do not fit together are refused before anything of them is sent."""
-        self._choose_columns(request.files)
+        """As :meth:`FilesSource.plan`; a file that does not fit the others is refused before it is recorded."""
+        for file in request.files:
+            if self._columns is not None:
+                break
+            if unchanged(file.path, file.etag):
+                self._columns = columns_of(self._pipeline, file.path, self._footer(file).schema)
         return super().plan(request)
 
-    def _discover(self, known: Sequence[SourceFile]) -> list[SourceFile]:
-        base = known[-1].base + known[-1].size if known else 0
-        found = []
-        for file in super()._discover(known):
-            rows = self._footer(file).rows
-            found.append(replace(file, base=base, size=rows))
-            base += rows
-        return found
+    def _discover(self, known: Sequence[SourceFile], *, delivered: int = 0, inspect: bool = True) -> Discovered:  # noqa: ARG002
+        """As :meth:`FilesSource._discover`; only a file's footer says how many rows it has, so each is inspected."""
+        return super()._discover(known, delivered=delivered)
 
-    def _cut(self, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Piece]:
+    def _inspect(self, file: SourceFile) -> int:
         footer = self._footer(file)
-        self._fitting(file).refuse_misfit(file.path, footer.schema)
+        if self._columns is None:
+            self._columns = columns_of(self._pipeline, file.path, footer.schema)
+        self._columns.refuse_misfit(file.path, footer.schema)
+        return footer.rows
+
+    def _cut(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Piece]:  # noqa: ARG002
+        footer = self._footer(file)
+        if self._columns is None:
+            self._columns = columns_of(self._pipeline, file.path, footer.schema)
+        self._columns.refuse_misfit(file.path, footer.schema)
         edges = _edges(footer.groups) if number is None else list(range(first, last, number))
         edges = [first, *(edge for edge in edges if first < edge < last), last]
         for start, end in pairwise(edges):
             yield Piece(start, end, end - start)
 
-    def _fitting(self, file: SourceFile) -> Columns:
-        self._choose_columns([file])
-        assert self._columns is not None
-        return self._columns
-
-    def _choose_columns(self, files: Sequence[SourceFile]) -> None:
-        """Take the columns of the first of these files that is still as it was, unless they are known."""
-        if self._columns is None:
-            first = next((file for file in files if unchanged(file.path, file.etag)), None)
-            if first is not None:
-                self._columns = columns_of(self._pipeline, first.path, self._footer(first).schema)
-
     def _footer(self, file: SourceFile) -> Footer:
         key = f"{file.path} {file.etag}"
         if key not in self._footers:
-            self._footers[key] = read_footer(file.path, file.etag)
+            self._footers[key] = read_footer(file.path, file.etag, follow_links=self._follow_links)
         return self._footers[key]
 
 

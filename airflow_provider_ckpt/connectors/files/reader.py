@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.files.discovery import unreadable, verify
 from airflow_provider_ckpt.connectors.files.header import check_header, delimiter, has_header
+from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, unreadable, verify
 from airflow_provider_ckpt.connectors.files.records import BOM, scan
 from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
 from airflow_provider_ckpt.core.errors import SourceError
@@ -37,6 +36,7 @@ class FilesReader:
         self._pipeline = pipeline
         self._connection = connection
         self._columns = [POSITION, *(name for name, _ in shape.columns)]
+        self._follow_links = pipeline.source.follow_links
         self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
 
@@ -48,8 +48,7 @@ class FilesReader:
         """
         for segment in task.detail["segments"]:
             try:
-                with Path(segment["path"]).open("rb") as file:
-                    verify(segment["path"], segment["etag"], os.fstat(file.fileno()))
+                with open_recorded(segment["path"], segment["etag"], follow_links=self._follow_links) as file:
                     yield from self._segment(file, segment)
                     verify(segment["path"], segment["etag"], os.fstat(file.fileno()))
             except OSError as error:

@@ -9,15 +9,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.cut import Piece, by_count, by_size
-from airflow_provider_ckpt.connectors.files.discovery import check_place, discover, unreadable, verify
+from airflow_provider_ckpt.connectors.files.discovery import Discovered, discover
 from airflow_provider_ckpt.connectors.files.header import check_header, delimiter, has_header
+from airflow_provider_ckpt.connectors.files.listing import check_place
 from airflow_provider_ckpt.connectors.files.local import local_path
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
+from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, unchanged, unreadable
 from airflow_provider_ckpt.connectors.files.records import scan
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
@@ -28,7 +29,6 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourceFile,
     SourcePartition,
     Start,
-    Todo,
 )
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
@@ -54,6 +54,7 @@ class FilesSource:
     def __init__(self, pipeline: Pipeline, connection: Connection | None = None) -> None:
         self._pipeline = pipeline
         self._path = local_path(pipeline.source.path or "", "source.path", connection)
+        self._follow_links = pipeline.source.follow_links
         self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
 
@@ -74,12 +75,19 @@ class FilesSource:
         """
         if partition != PARTITION:
             raise ConfigError(f"a files source has no partition {partition}.", pipeline=self._pipeline.name)
-        found = self._discover(())
+        found = self._discover((), inspect=start_from == "earliest").new
         if start_from in ("earliest", "latest"):
             return Start(0 if start_from == "earliest" else _total(found), found)
         if int(start_from) < 0:
             raise ConfigError(
                 f"source.start_from: {start_from} is before the first byte, which is 0.", pipeline=self._pipeline.name
+            )
+        if int(start_from) > _total(found):
+            raise ConfigError(
+                f"source.start_from: {start_from} is beyond the {_total(found)} {self.unit} of all files that are "
+                "there.",
+                pipeline=self._pipeline.name,
+                hint="latest begins behind them.",
             )
         return Start(int(start_from), found)
 
@@ -88,20 +96,26 @@ class FilesSource:
         return Shape(raw=True, columns=(("value", "binary"),))
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Discover what is new, then cut the asked stretches at record boundaries; needed files are checked first."""
-        new = self._discover(request.files)
-        files = [*request.files, *new]
-        bounds = {PARTITION: _total(files)}
+        """Look at the files, known and new, then cut the asked stretches at record boundaries.
+
+        What is not to be read costs itself: a new file that is refused stays unrecorded until it is mended, and one
+        that is needed and gone, or another one now, becomes a batch that expired.
+        """
+        seen = self._discover(request.files, delivered=request.committed.get(PARTITION, 0))
+        files = [*request.files, *seen.new]
         batches: list[PlannedBatch] = []
-        planned = 0
-        for todo in request.todo:
-            for file, piece in self._pieces(files, todo, request.records_per_batch):
-                if batches and planned + piece.records > request.max_records:
-                    return Plan(batches, new, bounds, more=True)
-                span = Range(file.base + piece.start, file.base + piece.end)
-                batches.append(PlannedBatch(PARTITION, span, piece.records))
-                planned += piece.records
-        return Plan(batches, new, bounds)
+        planned, more = 0, False
+        for batch in self._batches(files, request):
+            if batches and planned + (batch.records or 0) > request.max_records:
+                more = True
+                break
+            batches.append(batch)
+            planned += batch.records or 0
+        bounds = {PARTITION: _total(files)}
+        told = request.states.get(PARTITION, {}).get("gone", 0)
+        states = {} if told == len(seen.gone) else {PARTITION: {"gone": len(seen.gone)}}
+        notices = [*seen.notices, *self._tell_gone(seen.gone, told)]
+        return Plan(batches, seen.new, bounds, states, more, seen.refused, notices)
 
     def late(self) -> bool:
         """A file that changes is refused, and a new one comes last."""
@@ -147,41 +161,98 @@ class FilesSource:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _discover(self, known: Sequence[SourceFile]) -> list[SourceFile]:
-        """The files that are not known yet, with their place in the virtual concatenation."""
-        return discover(self._path, known)
+    def _discover(self, known: Sequence[SourceFile], *, delivered: int = 0, inspect: bool = True) -> Discovered:
+        """What is there, with the places of new files in the virtual concatenation.
+
+        :param delivered: all positions before this one have their verdict
+        :param inspect: whether to leave out new files that cannot be read as they are
+        """
+        found = discover(self._path, known, delivered=delivered, follow_links=self._follow_links)
+        if not inspect:
+            return found
+        new: list[SourceFile] = []
+        refused = list(found.refused)
+        ordinal, base = len(known), _total(known)
+        for file in found.new:
+            try:
+                size = self._inspect(file)
+            except CkptError as error:
+                if error.whole:
+                    raise
+                if unchanged(file.path, file.etag):  # else it was taken away or is still written to: a later look tells
+                    refused.append(error)
+                continue
+            new.append(replace(file, ordinal=ordinal, base=base, size=size))
+            ordinal, base = ordinal + 1, base + size
+        return replace(found, new=new, refused=refused)
+
+    def _inspect(self, file: SourceFile) -> int:
+        """The positions that a new file takes.
+
+        :raises CkptError: if it cannot be read as it is
+        """
+        with self._open(file) as handle:
+            self._check_header(handle, file)
+        return file.size
 
     @staticmethod
-    def _verify(file: SourceFile, task: BatchTask) -> None:
+    def _tell_gone(gone: Sequence[SourceFile], told: int) -> list[str]:
+        """What to say of delivered files that are not there any more: that is no error, and said once.
+
+        :param told: how many it was said of before
+        """
+        if len(gone) <= told:
+            return []
+        more = len(gone) - told
+        return [f"{more} delivered file{'s are' if more > 1 else ' is'} not there any more, such as {gone[-1].path}"]
+
+    def _open(self, file: SourceFile) -> BinaryIO:
+        return open_recorded(file.path, file.etag, follow_links=self._follow_links)
+
+    def _verify(self, file: SourceFile, task: BatchTask) -> None:
         try:
-            verify(file.path, file.etag)
+            self._open(file).close()
         except CkptError as error:
             error.batch = str(task.key)
+            error.hint = (
+                f"{error.hint or ''} Or let its batch go: airflow ckpt skip {self._pipeline.name} '{task.key}' "
+                "--reason …"
+            ).strip()
             raise
 
-    def _pieces(
-        self, files: Sequence[SourceFile], todo: Todo, number: int | None
-    ) -> Iterator[tuple[SourceFile, Piece]]:
-        """What the stretch is cut into, file by file; each file that is needed is checked first."""
-        end = _total(files) if todo.end is None else min(todo.end, _total(files))
-        for file, first, last in _overlapping(files, todo.start, end):
-            verify(file.path, file.etag)
-            for piece in self._cut(file, first, last, number):
-                yield file, piece
+    def _batches(self, files: Sequence[SourceFile], request: PlanRequest) -> Iterator[PlannedBatch]:
+        for todo in request.todo:
+            end = _total(files) if todo.end is None else min(todo.end, _total(files))
+            for file, first, last in _overlapping(files, todo.start, end):
+                try:
+                    handle = self._open(file)
+                except SourceError as error:
+                    lost = not isinstance(error.__cause__, PermissionError)
+                    yield PlannedBatch(PARTITION, Range(file.base + first, file.base + last), 0, expired=lost)
+                    continue
+                with handle:
+                    for piece in self._pieces(handle, file, first, last, request.records_per_batch):
+                        span = Range(file.base + piece.start, file.base + piece.end)
+                        yield PlannedBatch(PARTITION, span, piece.records)
 
-    def _cut(self, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Piece]:
+    def _pieces(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Piece]:
         try:
-            with Path(file.path).open("rb") as handle:
-                self._check_boundary(handle, file, first)
-                if self._header:
-                    data, ends = next(scan(handle, 0, file.size, delimiter=self._delimiter, block=1 << 20))
-                    check_header(self._pipeline, file.path, data[: int(ends[0])] if len(ends) else data)
-                if number is None:
-                    yield from by_size(handle, first, last, delimiter=self._delimiter, header=self._header)
-                else:
-                    yield from by_count(handle, first, last, number, delimiter=self._delimiter, header=self._header)
+            yield from self._cut(handle, file, first, last, number)
         except OSError as error:
             raise unreadable(file.path, file.etag, error) from error
+
+    def _cut(self, handle: BinaryIO, file: SourceFile, first: int, last: int, number: int | None) -> Iterator[Piece]:
+        self._check_boundary(handle, file, first)
+        self._check_header(handle, file)
+        if number is None:
+            yield from by_size(handle, first, last, delimiter=self._delimiter, header=self._header)
+        else:
+            yield from by_count(handle, first, last, number, delimiter=self._delimiter, header=self._header)
+
+    def _check_header(self, handle: BinaryIO, file: SourceFile) -> None:
+        if self._header and file.size:
+            data, ends = next(scan(handle, 0, file.size, delimiter=self._delimiter, block=1 << 20))
+            check_header(self._pipeline, file.path, data[: int(ends[0])] if len(ends) else data)
 
     def _check_boundary(self, handle: BinaryIO, file: SourceFile, start: int) -> None:
         handle.seek(max(start - 1, 0))

@@ -339,7 +339,9 @@ class SourceConformance(ABC):
 
         assert ledger.numbers(plan.batches) == list(range(10, 15))
 
-    def test_a_first_position_is_taken_as_it_stands(self, ledger: Ledger) -> None:
+    def test_a_first_position_is_taken_as_it_stands(self, harness: SourceHarness, ledger: Ledger) -> None:
+        harness.add(10)
+
         assert ledger.source.start(ledger.partition, 7).position == 7
 
     def test_a_source_opens_again_after_it_was_closed(self, harness: SourceHarness, ledger: Ledger) -> None:

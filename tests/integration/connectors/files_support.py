@@ -70,11 +70,16 @@ class Ledger:
         self.base, self.files = start.position, list(start.files)
 
     def plan(self, number: int | None = None, max_records: int = 10**9, source: FilesSource | None = None) -> Plan:
-        """Plan what is new and remember it."""
+        """Plan what is new and remember it.
+
+        :raises CkptError: the first that the source refused
+        """
         request = PlanRequest([Todo("files", self.end)], number, max_records, self.files)
         plan = (source or FilesSource(self.pipeline)).plan(request)
         self.files += plan.files
         self.planned += [batch.range for batch in plan.batches]
+        for error in plan.refused:
+            raise error
         return plan
 
     def tasks(self) -> Sequence[BatchTask]:

@@ -12,6 +12,7 @@ from airflow_provider_ckpt.connectors.files.source import FilesSource
 from airflow_provider_ckpt.connectors.protocols import PlanRequest, Todo
 from airflow_provider_ckpt.core.batch import BatchKey, Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
+from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 from tests.integration.connectors.files_support import Ledger, lines, pipeline, put
 
@@ -130,7 +131,7 @@ class TestChangedFiles:
         path = put(tmp_path / "a.jsonl", lines(0, 4))
         ledger = Ledger(pipeline(tmp_path))
         ledger.plan(2, max_records=2)
-        (task,) = ledger.tasks()
+        task = ledger.tasks()[0]
         if change == "grow":
             put(path, lines(0, 5))
         elif change == "touch":
@@ -138,10 +139,12 @@ class TestChangedFiles:
         else:
             put(tmp_path / "b.tmp", lines(9, 4)).rename(path)
 
-        with pytest.raises(SourceError, match=r"a\.jsonl changed after it was discovered: recorded 40 bytes"):
-            ledger.plan(2)
-        with pytest.raises(SourceError, match="Put the recorded file back"):
+        (rest,) = ledger.plan(2).batches
+        assert (rest.range, rest.expired) == (Range(20, 40), True)
+        with pytest.raises(SourceError, match=r"a\.jsonl changed after it was discovered: recorded 40 bytes") as caught:
             ledger.tasks()
+        assert "Put the recorded file back" in str(caught.value)
+        assert "airflow ckpt skip inbox 'files#0' --reason" in str(caught.value)
         with pytest.raises(SourceError, match="changed"):
             list(FilesReader(ledger.pipeline, None, FilesSource(ledger.pipeline).shape()).read(task))
 

@@ -36,7 +36,10 @@ AT = datetime(2024, 2, 29, 12, 0, 0, 123456)
 def plan(pipeline: Pipeline, number: int | None = None, files: Sequence[SourceFile] = ()) -> tuple[Any, ParquetSource]:
     """What a source plans, and the source."""
     source = ParquetSource(pipeline)
-    return source.plan(PlanRequest([Todo("files", 0)], number, 10**9, files)), source
+    found = source.plan(PlanRequest([Todo("files", 0)], number, 10**9, files))
+    for error in found.refused:
+        raise error
+    return found, source
 
 
 def rows(pipeline: Pipeline, number: int | None = None) -> list[dict[str, Any]]:

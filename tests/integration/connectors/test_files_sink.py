@@ -139,7 +139,7 @@ class TestFormats:
     def test_the_sink_s_own_files_are_a_source_s_records(self, directory: Path) -> None:
         Run(directory).fence().send(0, 1)
 
-        assert [Path(file.path) for file in discover(directory, ())] == visible(directory)
+        assert [Path(file.path) for file in discover(directory, ()).new] == visible(directory)
 
 
 class TestRefusals:

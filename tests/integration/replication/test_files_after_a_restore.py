@@ -194,10 +194,11 @@ def test_rows_of_parquet_files_keep_their_places_after_a_restore(inbox: Inbox) -
         put_rows(inbox.inbox / f"late{number}.parquet", pa.table({"id": range(10 * number, 10 * number + 7)}), at=at)
         inbox.run()
     inbox.restore(backup)
+    put_rows(inbox.inbox / "new.parquet", pa.table({"id": range(100, 103)}), at=600)
 
     inbox.run()
 
-    assert inbox.delivered() == [*range(5), *range(10, 17), *range(20, 27)]
+    assert inbox.delivered() == [*range(5), *range(10, 17), *range(20, 27), *range(100, 103)]
     assert inbox.agrees()
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ckpt.core.acts import ActKind
-from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.batch import BatchKey, Counts
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.letters import Selection
 from airflow_provider_ckpt.replication.acquire import acquire
@@ -231,12 +231,103 @@ def test_a_column_of_any_name_passes_a_transform(folders: Folders, name: str) ->
     assert sorted(row[name] for row in rows(folders.out)) == list(range(4, 12))
 
 
-def test_files_that_do_not_fit_together_end_the_run_before_anything_is_sent(folders: Folders) -> None:
+def test_a_file_that_does_not_fit_the_others_costs_itself_and_fails_the_run(folders: Folders) -> None:
     put_rows(folders.inbox / "a.parquet", pa.table({"id": [1]}), at=1)
     put_rows(folders.inbox / "b.parquet", pa.table({"id": ["x"]}), at=2)
+    put(folders.inbox / "c.parquet", b"PAR1 and no more", at=3)
+    put_rows(folders.inbox / "d.parquet", pa.table({"id": [4]}), at=4)
     replication = folders.replication.changed(source={"format": "parquet"}, transform={"decode": None, "schema": None})
 
-    with pytest.raises(CkptError, match=r"b\.parquet: column id is string, but bigint in .*a\.parquet"):
-        replication.run()
+    said = r"b\.parquet: column id is string, but bigint in .*a\.parquet.* 1 more could not be read either"
+    for _ in range(2):
+        with pytest.raises(CkptError, match=said):
+            replication.run()
+        assert ids(folders.out) == [1, 4]
+    put_rows(folders.inbox / "b.parquet", pa.table({"id": [2]}), at=2)
+    put_rows(folders.inbox / "c.parquet", pa.table({"id": [3]}), at=3)
 
-    assert visible(folders.out) == []
+    assert replication.run().route == ["done"]
+    assert ids(folders.out) == [1, 2, 3, 4]
+    assert replication.ledger.audit("inbox")["violations"] == []
+
+
+def test_a_csv_file_with_another_header_costs_itself_at_the_first_start_too(folders: Folders) -> None:
+    put(folders.inbox / "a.csv", b"id\n1\n", at=1)
+    put(folders.inbox / "b.csv", b"nr\n2\n", at=2)
+    put(folders.inbox / "c.csv", b"id\n3\n", at=3)
+    replication = folders.replication.changed(transform={"decode": "csv"})
+
+    with pytest.raises(CkptError, match=r"b\.csv: its header has another name in field 1 than id"):
+        replication.run()
+    put(folders.inbox / "b.csv", b"id\n2\n", at=4)
+
+    assert replication.run().records == Counts(1, 1, 0, 0)
+    assert ids(folders.out) == [1, 2, 3]
+
+
+def test_a_delivered_file_that_changes_fails_every_run_until_it_is_dealt_with(folders: Folders) -> None:
+    path = put(folders.inbox / "a.jsonl", lines(0, 2), at=1)
+    folders.replication.run()
+    put(path, lines(0, 3), at=2)
+    put(folders.inbox / "b.jsonl", lines(5, 1), at=3)
+
+    for _ in range(2):
+        with pytest.raises(CkptError, match=r"a\.jsonl changed after it was delivered: it was appended to"):
+            folders.replication.run()
+        assert ids(folders.out) == [0, 1, 5]
+    path.rename(folders.inbox / "a-2.jsonl")
+
+    assert folders.replication.run().records == Counts(3, 3, 0, 0)
+    assert folders.replication.run().route == ["done"]
+
+
+def test_a_delivered_file_that_is_deleted_is_told_of_once(folders: Folders) -> None:
+    path = put(folders.inbox / "a.jsonl", lines(0, 2), at=1)
+    folders.replication.run()
+    path.unlink()
+
+    told = [folders.replication.run().notices for _ in range(2)]
+
+    assert told == [[f"1 delivered file is not there any more, such as {path}"], []]
+    assert folders.replication.run().to_json()["notices"] == []
+
+
+def test_a_file_that_is_gone_before_its_delivery_is_given_up_by_a_person(folders: Folders) -> None:
+    path = put(folders.inbox / "a.jsonl", lines(0, 2), at=1)
+    put(folders.inbox / "b.jsonl", lines(2, 2), at=2)
+    with pytest.raises(KeyboardInterrupt), acquire(folders.replication.setup()):
+        raise KeyboardInterrupt
+    path.unlink()
+    with pytest.raises(CkptError, match=r"a\.jsonl is gone; .*airflow ckpt skip inbox 'files#0'"):
+        folders.replication.run()
+    setup = folders.replication.setup()
+    carry_out_or_store(setup, Act(ActKind.SKIP, batches=(BatchKey(1, "files", 0),)), who="ann", why="it is gone")
+
+    folders.replication.run()
+
+    assert ids(folders.out) == [2, 3]
+
+
+def test_a_corrupt_page_is_never_delivered(folders: Folders) -> None:
+    table = pa.table({"id": range(1000, 1300)})
+    plain: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    file = put_rows(folders.inbox / "a.parquet", table, group=100, **plain)
+    data = bytearray(file.read_bytes())
+    data[data.index((1150).to_bytes(8, "little"))] ^= 1
+    put(file, bytes(data))
+    replication = folders.replication.changed(
+        source={"format": "parquet"},
+        transform={"decode": None, "schema": None},
+        commit_strategy={"commit_interval": 100},
+    )
+
+    for _ in range(2):
+        with pytest.raises(CkptError, match=r"batch files#1: .*a\.parquet, row group 1 cannot be read .* CRC checksum"):
+            replication.run()
+        assert ids(folders.out) == [*range(1000, 1100)]
+    setup = replication.setup()
+    carry_out_or_store(setup, Act(ActKind.SKIP, batches=(BatchKey(1, "files", 1),)), who="ann", why="it is damaged")
+
+    replication.run()
+
+    assert ids(folders.out) == [*range(1000, 1100), *range(1200, 1300)]
