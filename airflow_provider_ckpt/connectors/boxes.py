@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content, DeadLetter, KeptLetter
-from airflow_provider_ckpt.connectors.protocols import Claims, Sink, Writer
+from airflow_provider_ckpt.connectors.protocols import Claims, KeepsFiles, Sink, Writer
 from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError, ErrorInfo
@@ -175,6 +175,10 @@ class BoxedSink:
     def target_rows(self, *, exact: bool = False) -> int | None:
         """See :meth:`Sink.target_rows`."""
         return self._sink.target_rows(exact=exact)
+
+    def damaged_files(self) -> Iterator[str]:
+        """See :class:`KeepsFiles`; none where the target is not made of files."""
+        return self._sink.damaged_files() if isinstance(self._sink, KeepsFiles) else iter(())
 
     def close(self) -> None:
         """Let go of connections."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from airflow_provider_ckpt.connectors.content import Content, KeptLetter
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
@@ -342,6 +342,14 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """A sink whose target is made of files that can be lost one by one, which its count of rows does not notice."""
+
+    def damaged_files(self) -> Iterator[str]:
+        """A sentence for each file of the target that is missing or not as it was written, naming it."""
 
 
 class Writer(Protocol):

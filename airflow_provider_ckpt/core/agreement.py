@@ -33,6 +33,7 @@ class Disagreement(StrEnum):
     INDEX_DIFFERS = "DeadLetterIndexDiffers"
     ROWS_DIFFER = "TargetRowsDiffer"
     FILES_DIFFER = "SourceFilesDiffer"
+    FILE_DAMAGED = "TargetFileDamaged"
 
 
 _TO_DO = {
@@ -48,6 +49,8 @@ _TO_DO = {
     "compare the target with a backup.",
     Disagreement.FILES_DIFFER: "Positions mean other bytes in the ledger than in the sink's receipts: run nothing, and "
     "restore a backup of the ledger from before they parted.",
+    Disagreement.FILE_DAMAGED: "Restore the file from a backup. If there is none, take it out of the table with the "
+    "table format's own repair, and rewind to before its rows.",
 }
 
 
@@ -157,6 +160,15 @@ def compare_rows(rows: int, delivered: int) -> Iterator[Difference]:
             "delivered"
         )
         yield Difference(Disagreement.ROWS_DIFFER, "", None, message)
+
+
+def compare_target_files(damaged: Iterable[str]) -> Iterator[Difference]:
+    """Name what is wrong with the target's files.
+
+    :param damaged: a sentence for each file
+    """
+    for message in damaged:
+        yield Difference(Disagreement.FILE_DAMAGED, "", None, message)
 
 
 def attempt_of(receipt: Receipt) -> AttemptKey:

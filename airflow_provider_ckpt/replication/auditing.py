@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+from airflow_provider_ckpt.connectors.protocols import KeepsFiles
 from airflow_provider_ckpt.core.agreement import (
     Difference,
     Disagreement,
@@ -18,6 +19,7 @@ from airflow_provider_ckpt.core.agreement import (
     compare_letters,
     compare_receipts,
     compare_rows,
+    compare_target_files,
     knows,
 )
 from airflow_provider_ckpt.core.letters import AttemptKey
@@ -60,6 +62,8 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
         else:
             tell(f"{rows:,} rows in the target")
             differences += compare_rows(rows, delivered)
+        if isinstance(sink, KeepsFiles):
+            differences += compare_target_files(sink.damaged_files())
     if any(difference.kind is Disagreement.RECEIPT_UNKNOWN for difference in differences):
         differences = _still_unknown(setup, differences, {receipt.key: receipt for receipt in receipts})
     return {

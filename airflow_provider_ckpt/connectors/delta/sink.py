@@ -18,6 +18,7 @@ from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.files.local import check_writable, local_path
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
@@ -133,6 +134,11 @@ class DeltaSink:
         """The table's rows by the statistics in its log, or None if a file has none or rows were deleted from one."""
         table = delta_table.load(self._layout.table)
         return delta_table.rows(table) if table is not None else 0
+
+    def damaged_files(self) -> Iterator[str]:
+        """See :class:`KeepsFiles`; of the newest version."""
+        table = delta_table.load(self._layout.table)
+        return damaged(delta_table.files(table) if table is not None else ())
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ckpt.connectors.files.local import io_error, sync_directory, sync_file
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, IoError, SinkError
@@ -154,6 +155,17 @@ def moved(table: DeltaTable, path: Path) -> bool:
     """Whether the table has a newer version than this handle."""
     fresh = load(path)
     return fresh is not None and fresh.version() > table.version()
+
+
+def files(table: DeltaTable) -> Iterator[tuple[Path, int | None]]:
+    """Path and size of each local data file that this version names; those of a shallow clone lie elsewhere."""
+    import pyarrow as pa
+
+    root = table.table_uri.removeprefix("file://")
+    for action in pa.table(table.get_add_actions()).select(["path", "size_bytes"]).to_pylist():
+        place = urlsplit(action["path"])
+        if place.scheme in ("", "file"):
+            yield Path(unquote(root), unquote(place.path)), action["size_bytes"]
 
 
 def rows(table: DeltaTable) -> int | None:

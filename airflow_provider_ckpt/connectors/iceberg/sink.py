@@ -14,10 +14,11 @@ from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.files.local import check_writable
 from airflow_provider_ckpt.connectors.iceberg.fence import fence
 from airflow_provider_ckpt.connectors.iceberg.layout import ledgers
-from airflow_provider_ckpt.connectors.iceberg.supported import refuse_unsupported, rows
+from airflow_provider_ckpt.connectors.iceberg.supported import files, refuse_unsupported, rows
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_place
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
@@ -125,6 +126,11 @@ class IcebergSink:
         """The table's rows by its newest snapshot's summary, or None if that does not tell."""
         version = self._version()
         return rows(version.table) if version is not None else 0
+
+    def damaged_files(self) -> Iterator[str]:
+        """See :class:`KeepsFiles`; of the newest snapshot, its manifests included."""
+        version = self._version()
+        return damaged(files(version.table)) if version is not None else iter(())
 
     def close(self) -> None:
         """Let go of the catalog's connections."""

@@ -1,7 +1,9 @@
-"""Which Iceberg tables the sink can write to, and what a table says of its size."""
+"""Which Iceberg tables the sink can write to, and what a table says of its size and its files."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -34,6 +36,32 @@ def refuse_unsupported(table: Table) -> None:
             f"the iceberg sink cannot write to {'.'.join(table.name())}: {'; '.join(reasons)}.",
             hint="Write to a plain table and derive this one from it.",
         )
+
+
+def files(table: Table) -> Iterator[tuple[Path, int | None]]:
+    """Path and size of each local file that the newest snapshot needs; behind a missing manifest none can be named."""
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return
+    if (listed := _local(snapshot.manifest_list)) is not None:
+        yield listed, None
+        if not listed.is_file():
+            return
+    for manifest in snapshot.manifests(table.io):
+        if (path := _local(manifest.manifest_path)) is not None:
+            yield path, manifest.manifest_length
+            if not path.is_file():
+                continue
+        for entry in manifest.fetch_manifest_entry(table.io):
+            if (path := _local(entry.data_file.file_path)) is not None:
+                yield path, entry.data_file.file_size_in_bytes
+
+
+def _local(location: str) -> Path | None:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    scheme, _, path = PyArrowFileIO.parse_location(location)
+    return Path(path) if scheme == "file" else None
 
 
 def rows(table: Table) -> int | None:

@@ -83,6 +83,24 @@ def test_a_row_that_was_deleted_is_found(ckpt: Ckpt, seen: Seen) -> None:
     assert (shared["target_rows"], shared["target_rows_unknown"]) == (None, "others write to the target too")
 
 
+@pytest.mark.parametrize("size", [None, 0])
+def test_a_data_file_that_is_missing_or_cut_off_is_named(ckpt: Ckpt, seen: Seen, size: int | None) -> None:
+    """The table's log still counts its rows.
+
+    :param size: bytes that are left of it, or None: it is gone
+    """
+    path = sorted(seen.table.glob("*.parquet"))[2]
+    path.unlink() if size is None else path.write_bytes(b"")
+
+    result, line = ckpt.failed(*AUDIT)
+
+    (found,) = result["sink"]["differences"]
+    assert found["kind"] == "TargetFileDamaged"
+    assert str(path) in found["message"]
+    assert "rewind" in found["to_do"]
+    assert "TargetFileDamaged" in line
+
+
 def test_a_receipt_that_was_deleted_in_the_sink_is_found(ckpt: Ckpt, seen: Seen) -> None:
     node = sorted(seen.table.rglob("receipts/*"))[-1]
     document = json.loads(node.read_bytes())

@@ -18,6 +18,7 @@ from airflow_provider_ckpt.core.acts import ActKind
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorType
 from airflow_provider_ckpt.core.letters import Selection
+from airflow_provider_ckpt.replication.auditing import against_sink
 from airflow_provider_ckpt.replication.letters import act_on, index, look
 from airflow_provider_ckpt.replication.people import carry_out_or_store
 from tests.integration.connectors.kafka_sink_support import stored
@@ -186,6 +187,10 @@ def test_a_table_of_files_has_its_letters_elsewhere_too(
     assert positions(elsewhere) == BAD_FOR_THE_TRANSFORM
     assert scalar(dsn, "SELECT count(*) FROM ckpt_dead_letter") == 2
     assert list(tmp_path.glob("*.dead_letters/**/*.jsonl")) == []
+    lost = next((tmp_path / "table").glob("*.parquet"))
+    lost.unlink()
+    (found,) = against_sink(elsewhere.setup(), lambda _: None)["differences"]
+    assert str(lost) in found["message"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from airflow_provider_ckpt.connectors.iceberg.committer import IcebergCommitter
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.replication.auditing import against_sink
 from tests.integration.connectors.delta_support import Killed, after, kill
 from tests.services.iceberg import IcebergService
 from tests.services.postgres import PostgresServer
@@ -78,6 +79,18 @@ def test_every_record_is_delivered_once_from_run_to_run(flights: Flights) -> Non
     assert (again.records.read, again.spark_started) == (0, False)
     assert (third.records, third.target_rows) == (Counts(100, 100, 0, 0), 299)
     assert flights.ids == [i for i in range(300) if i != 13]
+
+
+def test_files_of_the_table_that_are_missing_are_named_by_the_audit(flights: Flights) -> None:
+    flights.put(0)
+    flights.replication.run()
+    assert against_sink(flights.replication.setup(), lambda _: None)["differences"] == []
+    lost = flights.lake.files(TABLE)[0]
+    lost.unlink()
+
+    (found,) = against_sink(flights.replication.setup(), lambda _: None)["differences"]
+
+    assert (found["kind"], str(lost) in found["message"]) == ("TargetFileDamaged", True)
 
 
 def test_a_driver_that_dies_around_its_commit_neither_loses_nor_doubles(
