@@ -26,3 +26,13 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
         return default
 
     return _VARIABLE.sub(value, text)
+
+
+def unset(text: str, environment: Mapping[str, str]) -> frozenset[str]:
+    """The variables without a default that a text names and that are not set.
+
+    :param text: any text, a whole document
+    :param environment: the variables, by name
+    """
+    named = {found[2] for found in _VARIABLE.finditer(text) if found[2] is not None and found[3] is None}
+    return frozenset(named - environment.keys())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.operators.base import Declaration
+from airflow_provider_ckpt.operators.declaration import Declaration
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ class CkptActOperator(CkptNamedOperator):
     :param ckpt_conn_id: the ledger's connection
     """
 
-    template_fields: Sequence[str] = (*CkptNamedOperator.template_fields, "reason", "dry_run", "who")
+    template_fields: Sequence[str] = (*CkptNamedOperator.template_fields, "reason", "is_dry_run", "who")
     ui_color = "#ffe7c2"
     needs_reason = False
 
@@ -45,7 +45,7 @@ class CkptActOperator(CkptNamedOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.reason = reason
-        self.dry_run: bool | str = dry_run  # type: ignore[assignment]  # the base's method of this name is not used
+        self.is_dry_run = dry_run
         self.who = who
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class CkptActOperator(CkptNamedOperator):
 
         with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
             setup = partial(self._setup_act, context, ledger)
-            dry_run = templated.flag("dry_run", self.dry_run)
+            dry_run = templated.flag("dry_run", self.is_dry_run)
             result = self.act(Errand(ledger, self.pipeline_name, setup, self.person(context), self._why(), dry_run))
             self.log.info("%s", _told(result))
             return result

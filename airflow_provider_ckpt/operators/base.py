@@ -5,24 +5,25 @@ Nothing heavy is imported before a task runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import Asset, BaseOperator, get_parsing_context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_ckpt.assets.pipeline import pipeline_asset
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import (
     CkptError,
-    ConfigError,
     EngineError,
     LeaseBusyError,
     LedgerUnavailableError,
 )
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger, resolve_connection
 from airflow_provider_ckpt.links.pipeline import PipelineLink
+from airflow_provider_ckpt.operators import declaration as declarations
+from airflow_provider_ckpt.operators.declaration import Declaration
 from airflow_provider_ckpt.operators.last_will import let_go
 
 if TYPE_CHECKING:
@@ -35,28 +36,38 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.setup import Setup
     from airflow_provider_ckpt.stats import StatsMeter
 
-Declaration = str | Path | Mapping[str, Any] | Pipeline
-"""A pipeline as a DAG gives it: the path of a YAML file, relative to the DAG file's folder; a dict; or the model."""
+_LABEL = "{{ task.pipeline_label }}"
+
+
+class CkptTaskError(AirflowException):
+    """A task failed, and trying again may help: Airflow's ``retries`` apply."""
 
 
 class CkptOperator(BaseOperator):
     """Base of the operators that work on one pipeline.
 
+    A declaration that is wrong is an import error of its DAG. *Rendered Templates* shows it as ``declaration``, with
+    its digest, and a change of it is a new version of the DAG. A mapped task is named after its pipeline.
+
     :param pipeline: its declaration (templated); a path is relative to the folder of the DAG file
     :param ckpt_conn_id: the ledger's connection; see :class:`CkptHook`
     """
 
-    template_fields: Sequence[str] = ("pipeline", "ckpt_conn_id")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"pipeline": "json"}
+    template_fields: Sequence[str] = ("pipeline", "ckpt_conn_id", "declaration")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"pipeline": "json", "declaration": "json"}
     operator_extra_links = (PipelineLink(),)
     ui_color = "#d8ecff"
+    announces: ClassVar[bool] = False
+    """Whether it gives the events of its pipeline's asset, through an alias."""
     shares_lease: ClassVar[bool] = False
     """Whether it carries a run on with the other tasks of its group; then they hold one lease."""
 
     def __init__(self, *, pipeline: Declaration, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.pipeline = _portable(pipeline)
+        self.pipeline = pipeline
         self.ckpt_conn_id = ckpt_conn_id
+        self.declaration: dict[str, Any] | None = None
+        self._asset: Asset | None = None
         self._engine: Engine | None = None
         self._held: tuple[Ledger, Lease] | None = None
         self._killed = False
@@ -73,6 +84,46 @@ class CkptOperator(BaseOperator):
         if self._held is not None:
             let_go(*self._held)
 
+    def prepare_template(self) -> None:
+        """Judge the declaration; Airflow calls this when it has parsed the DAG file.
+
+        :raises ConfigError: if it is wrong
+        """
+        super().prepare_template()
+        if isinstance(self.pipeline, Pipeline):
+            self.pipeline = self.pipeline.document()
+        if get_parsing_context().dag_id is None:  # else a task of the DAG is about to run, and says it itself
+            declarations.check(self.pipeline, self._folder, f"task {self.task_id}")
+        self.declaration = self._shown()
+        self._asset = None
+        if self.announces and self.declaration and self.declaration["document"]:
+            self._asset = pipeline_asset(self.declaration["document"]["name"])
+            if self._asset not in self.outlets:
+                self.outlets = [*self.outlets, self._asset]
+
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
+    ) -> None:
+        """Render the templates; the declaration that they give is shown as it is.
+
+        The asset was among the outlets for Airflow to show who gives its events. Now the task is about to run, and its
+        event is given only where the checkpoint moves.
+        """
+        fields = [name for name in template_fields if name != "declaration"]
+        super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
+        self.declaration = self._shown()
+        self.outlets = [outlet for outlet in self.outlets if outlet is not self._asset]
+        if context.get("map_index_template") is None and context["ti"].map_index not in (None, -1):
+            context["map_index_template"] = _LABEL
+
+    def _shown(self) -> dict[str, Any] | None:
+        return declarations.shown(self.pipeline, self._folder, f"task {self.task_id}")
+
+    @property
+    def _folder(self) -> str:
+        """Where a relative path starts: the DAG file's folder."""
+        return self.dag.folder if self.has_dag() else ""  # type: ignore[no-untyped-call]
+
     @property
     def pipeline_name(self) -> str:
         """The name of the pipeline that is meant.
@@ -81,25 +132,30 @@ class CkptOperator(BaseOperator):
         """
         return self.load_pipeline().name
 
+    @property
+    def pipeline_label(self) -> str:
+        """What Airflow's pages call a mapped task: its pipeline, or what declares it."""
+        try:
+            return self.pipeline_name
+        except CkptError:
+            return str(self.pipeline)[:250]
+
     def load_pipeline(self) -> Pipeline:
         """The pipeline, from its declaration.
 
         :raises ConfigError: if it is wrong; the message names file, line or key
         """
-        from airflow_provider_ckpt.config.load import build, load
-
-        if isinstance(self.pipeline, str):
-            return load(Path(self.dag.folder) / self.pipeline)
-        return build(self.pipeline, f"task {self.task_id}")
+        return declarations.read(self.pipeline, self._folder, f"task {self.task_id}")
 
     @contextmanager
     def setup_run(self, context: Context) -> Iterator[Setup]:
         """What the use cases need, for this task; Airflow's exceptions come out of the block.
 
-        The log tells of keys that are accepted and do less, or more, than their names say.
+        The log tells of keys that are accepted and do less, or more, than their names say. A connection that is not
+        defined is told before anything is begun.
 
         :raises AirflowFailException: if trying again cannot help
-        :raises AirflowException: if it can
+        :raises CkptTaskError: if it can
         """
         from airflow_provider_ckpt.config.warnings import warnings
 
@@ -107,6 +163,8 @@ class CkptOperator(BaseOperator):
             pipeline = self.load_pipeline()
             for warning in warnings(pipeline):
                 self.log.warning("pipeline %s: %s", pipeline.name, warning)
+            for connection_id in sorted(pipeline.connections):
+                resolve_connection(connection_id)
             with open_ledger(self.ckpt_conn_id) as ledger:
                 yield self.setup(context, ledger, pipeline)
 
@@ -137,7 +195,7 @@ class CkptOperator(BaseOperator):
             yield
         except CkptError as error:
             if self._killed:
-                raise AirflowException("The task was killed; the next run carries on from the checkpoint.") from error
+                raise CkptTaskError("The task was killed; the next run carries on from the checkpoint.") from error
             raise airflow_error(error) from error
         finally:
             self._held = None
@@ -160,23 +218,10 @@ class CkptOperator(BaseOperator):
 def airflow_error(error: CkptError) -> AirflowException:
     """The exception that tells Airflow whether its own ``retries`` make sense."""
     again = error.recoverable or error.whole or isinstance(error, LeaseBusyError | LedgerUnavailableError | EngineError)
-    return AirflowException(str(error)) if again else AirflowFailException(str(error))
+    return CkptTaskError(str(error)) if again else AirflowFailException(str(error))
 
 
 def hand_over(context: Context, document: dict[str, Any]) -> dict[str, Any]:
     """Store what the task returns now, for a task that may still fail or branch; neither would store it."""
     context["ti"].xcom_push(key="return_value", value=document)
     return document
-
-
-def _portable(declaration: object) -> Any:
-    """The declaration in a form that Airflow can template and show; what a task is yet to return passes as it is."""
-    if isinstance(declaration, Pipeline):
-        return declaration.document()
-    if isinstance(declaration, Mapping):
-        return dict(declaration)
-    if not isinstance(declaration, str | Path):
-        return declaration
-    if not str(declaration).strip():
-        raise ConfigError("pipeline is empty; give a YAML file's path or a dict.")
-    return str(declaration)

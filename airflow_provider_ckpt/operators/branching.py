@@ -24,6 +24,7 @@ class CkptBranchOperator(CkptStepOperator, BranchMixIn):
     """
 
     inherits_from_skipmixin = True
+    announces = True
 
     def __init__(self, *, branches: dict[Route, str], **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
 
 from airflow_provider_ckpt.operators.base import CkptOperator
 
@@ -19,6 +21,16 @@ class CkptNamedOperator(CkptOperator):
     :param pipeline: the name by which the ledger knows it, or a declaration (a YAML file, a dict, a ``Pipeline``) that
         stands in for the one that its newest run stored
     """
+
+    def prepare_template(self) -> None:
+        """Judge the declaration, if there is one."""
+        if self.is_named:
+            BaseOperator.prepare_template(self)
+        else:
+            super().prepare_template()
+
+    def _shown(self) -> dict[str, Any] | None:
+        return None if self.is_named else super()._shown()
 
     @property
     def pipeline_name(self) -> str:

@@ -25,6 +25,8 @@ class CkptReplicateOperator(CkptOperator):
     :param outlets: assets besides the pipeline's own, ``ckpt://<name>``, which gets an event where the checkpoint moved
     """
 
+    announces = True
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.outlets = [*self.outlets, RUNS]

@@ -38,7 +38,7 @@ class CkptRetryOperator(CkptBranchOperator):
         """Run it."""
         return self._pass(context, self.previous(context))
 
-    def resume(self, context: Context, event: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
         """Go on after the triggerer has waited for the next round.
 
         :raises AirflowFailException: if another run took over meanwhile
@@ -69,10 +69,10 @@ class CkptRetryOperator(CkptBranchOperator):
         return due > datetime.now(UTC) + SHORTEST_WAIT
 
     def _wait(self, due: datetime, setup: Setup, handed: dict[str, Any]) -> None:
-        from airflow_provider_ckpt.triggers.next_round import NextRoundTrigger
+        from airflow_provider_ckpt.triggers.next_round import CkptNextRoundTrigger
 
         self.log.info("the next round is due at %s", due.isoformat(timespec="seconds"))
-        trigger = NextRoundTrigger(
+        trigger = CkptNextRoundTrigger(
             pipeline=setup.pipeline.name,
             epoch=handed["epoch"],
             owner=setup.owner,
@@ -80,7 +80,7 @@ class CkptRetryOperator(CkptBranchOperator):
             moment=due,
             every=setup.pipeline.lease.ttl.total_seconds() / 3,
         )
-        self.defer(trigger=trigger, method_name="resume", kwargs={"before": handed})
+        self.defer(trigger=trigger, method_name="execute_complete", kwargs={"before": handed})
 
     def _branch(self, context: Context, handed: dict[str, Any]) -> dict[str, Any]:
         announce(context, handed["summary"])

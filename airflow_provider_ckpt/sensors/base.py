@@ -62,7 +62,7 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         self.log.info("%s: %s", "met" if met else "not yet", seen)
         return PokeReturnValue(is_done=met, xcom_value={"pipeline": self.pipeline_name, **seen})
 
-    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  # as Airflow calls it
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  # as Airflow calls it
         """Go on after the triggerer has waited.
 
         :raises AirflowFailException: if waiting cannot help
@@ -75,14 +75,14 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
         return self.setup(context, ledger, self.declared(ledger))
 
     def _wait(self) -> None:
-        from airflow_provider_ckpt.triggers.condition import ConditionTrigger
+        from airflow_provider_ckpt.triggers.condition import CkptConditionTrigger
 
         with self.errors():
-            trigger = ConditionTrigger(
+            trigger = CkptConditionTrigger(
                 pipeline=self.pipeline_name,
                 declaration=None if self.is_named else self.load_pipeline().document(),
                 condition=self.condition().to_json(),
                 ckpt_conn_id=self.ckpt_conn_id,
                 every=self.poke_interval,
             )
-        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=self.timeout))
+        self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))

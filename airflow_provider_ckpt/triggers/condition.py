@@ -1,4 +1,4 @@
-"""``ConditionTrigger``: waits in the triggerer until a pipeline's condition is met."""
+"""``CkptConditionTrigger``: waits in the triggerer until a pipeline's condition is met."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.setup import Setup
 
 
-class ConditionTrigger(BaseTrigger):
+class CkptConditionTrigger(BaseTrigger):
     """Fires with ``{"seen"}`` once the condition is met, or with ``{"wrong"}`` where waiting cannot help.
 
     A ledger, a source or a secrets backend that cannot be reached is asked again. What is stored of a trigger holds no

@@ -1,4 +1,4 @@
-"""``NextRoundTrigger``: waits for a retry's next round in the triggerer, and keeps the run's lease alive meanwhile."""
+"""``CkptNextRoundTrigger``: waits in the triggerer for a retry's next round, and keeps the run's lease alive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORTEST_WAIT = timedelta(seconds=10)
 worker which deferred has ended, which takes it five seconds and more (apache/airflow issue 72716)."""
 
 
-class NextRoundTrigger(BaseTrigger):
+class CkptNextRoundTrigger(BaseTrigger):
     """Fires when the next round is due, or as soon as another run has taken over: then its event says so.
 
     A ledger that cannot be reached only delays the renewal. What is stored of a trigger holds no secret.
@@ -53,6 +53,16 @@ class NextRoundTrigger(BaseTrigger):
         await asyncio.sleep(_seconds_until(earliest))
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
+    async def on_kill(self) -> None:
+        """Cancel what the run has open and let go of its lease, since a person has ended the task that waits.
+
+        Without it, or where the ledger does not answer, the lease expires and the next run finds out all the same.
+        """
+        try:
+            await asyncio.to_thread(self._let_go)
+        except CkptError as error:
+            self.log.warning("That %s was killed could not be recorded: %s", self.pipeline, error)
+
     async def _wait(self, moment: datetime) -> dict[str, Any]:
         while True:
             try:
@@ -70,6 +80,12 @@ class NextRoundTrigger(BaseTrigger):
         # A ledger of its own each time: a wait of minutes keeps no connection open.
         with open_ledger(self.ckpt_conn_id) as ledger:
             ledger.attach(self.pipeline, self.epoch, self.owner)
+
+    def _let_go(self) -> None:
+        with open_ledger(self.ckpt_conn_id) as ledger:
+            lease = ledger.attach(self.pipeline, self.epoch, self.owner)
+            ledger.cancel(lease, now=datetime.now(UTC))
+            ledger.release(lease)
 
 
 def _seconds_until(moment: datetime) -> float:

@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.errors import LeaseBusyError
 from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.triggers import next_round
-from airflow_provider_ckpt.triggers.next_round import NextRoundTrigger
+from airflow_provider_ckpt.triggers.next_round import CkptNextRoundTrigger
 
 _TTL = timedelta(seconds=1)
 
@@ -39,20 +39,20 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
         yield opened
 
 
-def waiting(epoch: int, seconds: float) -> NextRoundTrigger:
+def waiting(epoch: int, seconds: float) -> CkptNextRoundTrigger:
     """As Airflow makes it again in the triggerer from what it has stored."""
     moment = datetime.now(UTC) + timedelta(seconds=seconds)
-    made = NextRoundTrigger(
+    made = CkptNextRoundTrigger(
         pipeline="orders", epoch=epoch, owner="dag", ckpt_conn_id="ckpt_default", moment=moment, every=_TTL.seconds / 3
     )
     path, arguments = made.serialize()
-    assert path == "airflow_provider_ckpt.triggers.next_round.NextRoundTrigger"
-    return NextRoundTrigger(
+    assert path == "airflow_provider_ckpt.triggers.next_round.CkptNextRoundTrigger"
+    return CkptNextRoundTrigger(
         **BaseSerialization.deserialize(json.loads(json.dumps(BaseSerialization.serialize(arguments))))
     )
 
 
-def fire(trigger: NextRoundTrigger) -> dict[str, Any]:
+def fire(trigger: CkptNextRoundTrigger) -> dict[str, Any]:
     """Its one event."""
 
     async def first() -> dict[str, Any]:
@@ -134,3 +134,22 @@ def test_what_airflow_stores_of_it_holds_no_secret(monkeypatch: pytest.MonkeyPat
 
     assert "s3cret" not in str(arguments)
     assert set(arguments) == {"pipeline", "epoch", "owner", "ckpt_conn_id", "moment", "every"}
+
+
+def test_a_task_that_a_person_ends_while_it_waits_lets_go_of_the_lease(ledger: Ledger) -> None:
+    lease = ledger.acquire("orders", "dag", _TTL)
+
+    asyncio.run(waiting(lease.epoch, 3600).on_kill())
+
+    assert ledger.status("orders")["lease"]["owner"] is None
+    assert ledger.acquire("orders", "another", _TTL).epoch == lease.epoch + 1
+
+
+def test_a_task_that_is_ended_after_a_takeover_leaves_the_other_runs_lease_alone(ledger: Ledger) -> None:
+    lease = ledger.acquire("orders", "dag", _TTL)
+    ledger.release(lease)
+    ledger.acquire("orders", "another", _TTL)
+
+    asyncio.run(waiting(lease.epoch, 3600).on_kill())
+
+    assert ledger.status("orders")["lease"]["owner"] == "another"

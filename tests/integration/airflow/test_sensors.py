@@ -198,8 +198,8 @@ def test_a_deferred_sensor_is_woken_by_what_happens(people: People, pipeline: st
 
     event = woken(deferred.value.trigger, lambda: hold_one(people))
 
-    assert task.resume({}, event) == {"pipeline": "people", "held": 1, "batches": [f"{people.partition}#4"]}
-    assert deferred.value.method_name == "resume"
+    assert task.execute_complete({}, event) == {"pipeline": "people", "held": 1, "batches": [f"{people.partition}#4"]}
+    assert deferred.value.method_name == "execute_complete"
     assert deferred.value.timeout == timedelta(seconds=0.1)
 
 
@@ -235,7 +235,7 @@ def test_a_trigger_tells_the_task_that_waiting_cannot_help(people: People) -> No
     event = asyncio.run(first())
 
     with pytest.raises(AirflowFailException, match="there is no source partition 'u'"):
-        task.resume({}, event)
+        task.execute_complete({}, event)
     assert people.partition
 
 

@@ -10,7 +10,6 @@ from typing import Any, Self
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import (
-    AirflowException,
     AirflowFailException,
     AirflowSkipException,
     DownstreamTasksSkipped,
@@ -33,7 +32,7 @@ from airflow_provider_ckpt.core.errors import (
     StaleEpochError,
 )
 from airflow_provider_ckpt.ledger_location import resolve_connection
-from airflow_provider_ckpt.operators.base import CkptOperator, airflow_error
+from airflow_provider_ckpt.operators.base import CkptOperator, CkptTaskError, airflow_error
 from airflow_provider_ckpt.operators.leaves import dead_letters_at
 from airflow_provider_ckpt.replication import acquire as replication
 from airflow_provider_ckpt.replication.summary import RunSummary
@@ -93,6 +92,8 @@ class Task:
             "dag_run": SimpleNamespace(dag_id="replication", run_id="one"),
             "outlet_events": OutletEventAccessors(),
         }
+        for connection in ("SHOP", "WAREHOUSE"):
+            monkeypatch.setenv(f"AIRFLOW_CONN_{connection}", "postgres://localhost/db")
         monkeypatch.setattr(pipeline_assets, "_newest", lambda asset: None)
         monkeypatch.setattr(replication, "attach", lambda setup, epoch: run)
         monkeypatch.setattr("airflow_provider_ckpt.operators.base.open_ledger", lambda _: NoLedger())
@@ -131,14 +132,14 @@ def handed(epoch: int = 1, planned: int = 3, **summary: Any) -> dict[str, Any]:
     ("error", "expected"),
     [
         (ConfigError("x"), AirflowFailException),
-        (MissingConnectionError("x"), AirflowException),
+        (MissingConnectionError("x"), CkptTaskError),
         (StaleEpochError("x"), AirflowFailException),
         (SinkError("x", sqlstate="42501"), AirflowFailException),
-        (SinkError("x", recoverable=True), AirflowException),
-        (SinkError("x", whole=True), AirflowException),
-        (LeaseBusyError("x"), AirflowException),
-        (LedgerUnavailableError("x"), AirflowException),
-        (EngineError("x"), AirflowException),
+        (SinkError("x", recoverable=True), CkptTaskError),
+        (SinkError("x", whole=True), CkptTaskError),
+        (LeaseBusyError("x"), CkptTaskError),
+        (LedgerUnavailableError("x"), CkptTaskError),
+        (EngineError("x"), CkptTaskError),
     ],
 )
 def test_only_what_may_pass_is_left_to_airflows_retries(error: CkptError, expected: type[Exception]) -> None:
@@ -155,11 +156,6 @@ def test_a_path_is_relative_to_the_dag_files_folder(tmp_path: Path) -> None:
     dag.fileloc = str(tmp_path / "dag.py")
 
     assert task.load_pipeline().name == "p"
-
-
-def test_an_empty_declaration_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(ConfigError, match="pipeline is empty"):
-        CkptOperator(task_id="t", pipeline=" ")
 
 
 def test_the_log_tells_of_keys_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +284,7 @@ def test_retry_defers_to_the_next_round_and_keeps_the_lease(monkeypatch: pytest.
         task.task.execute(task.context)
 
     path, arguments = deferred.value.trigger.serialize()
-    assert path == "airflow_provider_ckpt.triggers.next_round.NextRoundTrigger"
+    assert path == "airflow_provider_ckpt.triggers.next_round.CkptNextRoundTrigger"
     assert arguments == {
         "pipeline": "orders",
         "epoch": 1,
@@ -297,7 +293,7 @@ def test_retry_defers_to_the_next_round_and_keeps_the_lease(monkeypatch: pytest.
         "moment": due,
         "every": 20.0,
     }
-    assert deferred.value.method_name == "resume"
+    assert deferred.value.method_name == "execute_complete"
     assert run.executed == []
     assert run.released is False
 
@@ -308,7 +304,7 @@ def test_retry_resumes_when_the_round_is_due_or_nearly_so(monkeypatch: pytest.Mo
     run = HeldRun(RunSummary("orders", 1, route=["done"]), [due, None])
     task = Task(monkeypatch, "retry", run, deferrable=True)
 
-    skipped = task.skipped_by(lambda: task.task.resume(task.context, {"due": "now"}, handed(route=["retry"])))
+    skipped = task.skipped_by(lambda: task.task.execute_complete(task.context, {"due": "now"}, handed(route=["retry"])))
 
     assert skipped == {"dead_letters", "hold"}
     assert run.executed == [False]
@@ -321,7 +317,7 @@ def test_retry_fails_for_good_when_another_run_took_over_while_it_waited(monkeyp
     task.context["ti"].try_number = 2
 
     with pytest.raises(AirflowFailException, match="epoch 2 was granted"):
-        task.task.resume(task.context, {"stale": "epoch 2 was granted to another"}, handed(route=["retry"]))
+        task.task.execute_complete(task.context, {"stale": "epoch 2 was granted to another"}, handed(route=["retry"]))
 
     assert run.executed == []
 
