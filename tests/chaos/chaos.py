@@ -3,7 +3,8 @@
 ``python -m tests.chaos.chaos [--points 1000] [--minutes 90] [--seed N] [--pair kafka-kafka …]``: pipelines of 1,000
 records, good, bad and filtered, in batches of ten run in a warm Spark until all is settled; meanwhile its workers and
 their daemon get SIGKILL, connections are reset, sessions ended, servers paused and killed; one point in fifteen kills a
-driver, a process of its own with Spark in it. Then target, dead letters and receipts must agree with the source. Writes
+driver, a process of its own with Spark in it. Then target, dead letters and receipts must agree with the source. At
+last each pair is deceived in every way that ``havoc/deceptions.py`` knows: told or equal, never neither. Writes
 ``build/chaos/summary.json``; exit status 1 for anything lost, doubled or out of order, any receipt whose sum is wrong,
 or fewer points than asked for. Evidence of a fault is in ``build/chaos/failures``.
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 from tests.assurance import is_whole, record
 from tests.chaos.havoc.act import Report
 from tests.chaos.havoc.campaign import FAILURES, Campaign, Plan, Tally, shortcomings
+from tests.chaos.havoc.deceptions import play_all
 from tests.chaos.havoc.driver import PRELOADED
 from tests.chaos.havoc.ground import Ground
 from tests.chaos.havoc.pairs import PAIRS
@@ -106,13 +108,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             spark = local_session(PRELOADED)
         with progress(plan.points) as tell:
             summary = Campaign(ground, spark, folder, plan, tell=tell).run()
+        outcomes = play_all(ground, spark, pairs, plan.seed, tell=lambda outcome: print(outcome, flush=True))
+        summary["deceptions"] = [outcome.to_json() for outcome in outcomes]
+        summary["told_or_equal"] = f"{sum(not outcome.faults for outcome in outcomes)} of {len(outcomes)} deceptions"
         spark.stop()
-    missed = shortcomings(summary)
+    missed = shortcomings(summary) + [f"{found.name}: {'; '.join(found.faults)}" for found in outcomes if found.faults]
     summary["shortcomings"] = missed
     (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     if not missed:
         shutil.rmtree(folder / "data")
-    brief = ("crash_points", "lost", "doubled_on_transactional", "by_kind", "seconds", "seed")
+    brief = ("crash_points", "lost", "doubled_on_transactional", "told_or_equal", "by_kind", "seconds", "seed")
     if is_whole(parser, options):
         record("chaos", {name: summary[name] for name in brief} | {"failures": missed})
     print(json.dumps({name: summary[name] for name in brief}, indent=2))

@@ -27,6 +27,10 @@ _IMPATIENT = {
 }
 
 
+_CARELESS = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
+"""Settings of a database server that loses what was acknowledged in a crash, unless a session asks for more."""
+
+
 class Server(StrEnum):
     """What can be struck beside Spark."""
 
@@ -50,7 +54,7 @@ class Ground:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._open as stack:
             self.rows, self.books, self.stream = (stack.enter_context(Proxy()) for _ in range(3))
-            self.postgres = stack.enter_context(PostgresServer())
+            self.postgres = stack.enter_context(PostgresServer(_CARELESS))
             for proxy in (self.rows, self.books):
                 proxy.lead_to(self.postgres.port)
             self.kafka = stack.enter_context(KafkaBroker(proxy=self.stream))

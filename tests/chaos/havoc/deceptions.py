@@ -1,0 +1,215 @@
+"""Deceptions: what a run's surroundings may do behind its back, and whether the next run tells or makes good.
+
+Between two runs of a pipeline its sink or ledger is set back to an older copy, its target emptied or made anew, the
+source begins to count from 1 again, or a trigger swallows rows. Then the run either fails with an error of the
+product's own that names the pipeline and what to do, or the target holds what it has to: told or equal, never neither.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.core.errors import CkptError
+from tests.chaos.havoc import archive
+from tests.chaos.havoc.errand import Errand
+from tests.chaos.havoc.ground import Ground
+from tests.chaos.havoc.pairs import Pair
+from tests.chaos.havoc.records import Fate, Record, draw, of_fate, places
+from tests.chaos.havoc.sinks import SINKS, Sink
+from tests.chaos.havoc.sources import SOURCES, Source, Table
+from tests.services.tables import execute
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OWNER = "dag:chaos/deception"
+_RECORDS = 120
+"""Of each of the three times that the source is filled."""
+
+
+class Deception(StrEnum):
+    """What happens between two runs."""
+
+    SINK_SET_BACK = "sink set back to an older copy"
+    LEDGER_SET_BACK = "ledger set back to an older copy"
+    TARGET_EMPTIED = "target truncated"
+    TARGET_REPLACED = "target dropped and made anew"
+    POSITIONS_REUSED = "source counts from 1 again"
+    ROWS_SWALLOWED = "a trigger swallows rows"
+
+
+_ALL_SINKS = frozenset({Deception.LEDGER_SET_BACK, Deception.TARGET_REPLACED})
+_OF_SINK: Mapping[str, frozenset[Deception]] = {
+    "postgres": frozenset({Deception.SINK_SET_BACK, Deception.TARGET_EMPTIED, Deception.ROWS_SWALLOWED}),
+    "delta": frozenset({Deception.SINK_SET_BACK}),
+    "iceberg": frozenset({Deception.SINK_SET_BACK}),
+    "kafka": frozenset(),
+}
+_OF_SOURCE: Mapping[str, frozenset[Deception]] = {"postgres": frozenset({Deception.POSITIONS_REUSED})}
+_SINK_ARCHIVES: Mapping[str, Callable[[Ground, str], archive.Archive]] = {
+    "postgres": archive.of_table,
+    "delta": archive.of_delta,
+    "iceberg": archive.IcebergPointer,
+}
+
+
+def deceptions(pair: Pair) -> list[Deception]:
+    """Those that are possible between a source and a sink."""
+    possible = _ALL_SINKS | _OF_SINK[pair.sink] | _OF_SOURCE.get(pair.source, frozenset())
+    return [deception for deception in Deception if deception in possible]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How one deception ended.
+
+    :param told: the error that the run ended with, empty if it ended without one
+    :param faults: what makes it neither told nor equal; empty if it is one of them
+    """
+
+    name: str
+    pair: str
+    deception: Deception
+    told: str = ""
+    faults: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'; '.join(self.faults) or ('told' if self.told else 'equal')}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict."""
+        return {
+            "name": self.name,
+            "pair": self.pair,
+            "deception": self.deception.value,
+            "told": self.told,
+            "faults": self.faults,
+        }
+
+
+class Act:
+    """One pipeline that is deceived once.
+
+    :param number: with pair, deception and seed it draws everything that is random here
+    """
+
+    def __init__(self, ground: Ground, spark: SparkSession, pair: Pair, deception: Deception, seed: int) -> None:
+        name = f"{pair}-{deception.name.lower().replace('_', '-')}-{seed}"
+        self._ground = ground
+        self._spark = spark
+        self._deception = deception
+        self._rng = random.Random(name)
+        self._name = name
+        self._source: Source = SOURCES[pair.source](ground, name, copied=False)
+        self._sink: Sink = SINKS[pair.sink](ground, name, copied=False)
+        self._sink_archive = _SINK_ARCHIVES.get(pair.sink)
+        self._records: list[Record] = []
+        self._outcome = Outcome(name, str(pair), deception)
+        parts = self._source.declare() | self._sink.declare()
+        document = {"name": name, **parts, "delivery": "exactly_once", "commit_strategy": {"commit_interval": 10}}
+        self._errand = Errand(document, ground.ledger, ground.connections)
+
+    def play(self) -> Outcome:
+        """Run, deceive, run again, and judge."""
+        outcome = self._outcome
+        self._fill()
+        self._run()
+        put_back = self._saved()
+        self._fill()
+        self._run()
+        if self._missing():
+            outcome.faults.append(f"not equal before anything was done: {self._missing()}")
+            return outcome
+        put_back()
+        if self._deception is not Deception.POSITIONS_REUSED:
+            self._fill()
+        try:
+            self._run()
+        except CkptError as error:
+            outcome.told = str(error)
+            if error.pipeline != self._name:
+                outcome.faults.append(f"the error does not name the pipeline: {error}")
+            if not error.hint:
+                outcome.faults.append(f"the error does not say what to do: {error}")
+        else:
+            missing = self._missing()
+            if missing:
+                outcome.faults.append(f"neither told nor equal: {missing}")
+        if not outcome.faults:
+            self._source.remove()
+            self._sink.remove()
+        return outcome
+
+    def _fill(self) -> None:
+        first = len(self._records)
+        drawn = draw(self._rng, _RECORDS, self._source.parts, filtered=False)
+        fresh = [Record(record.id + first, record.part, Fate.DELIVERED) for record in drawn]
+        self._source.fill(fresh)
+        self._records += fresh
+
+    def _run(self) -> None:
+        summary = self._errand.run(self._spark, _OWNER)
+        if summary.route != ["done"]:
+            raise CkptError(f"the run ended with {summary.route}", pipeline=self._name, hint="see its summary")
+
+    def _missing(self) -> str:
+        """How the target differs from what was put into the source; empty if it does not."""
+        wanted = Counter(number for _, number in places(of_fate(self._records, Fate.DELIVERED)))
+        found = Counter(number for _, number in self._sink.rows())
+        lost, doubled = sum((wanted - found).values()), sum((found - wanted).values())
+        return f"{lost} rows lost, {doubled} too many" if lost or doubled else ""
+
+    def _saved(self) -> Callable[[], None]:
+        """Take the copies that the deception needs; the deception itself."""
+        if self._deception in (Deception.SINK_SET_BACK, Deception.LEDGER_SET_BACK):
+            make = self._sink_archive if self._deception is Deception.SINK_SET_BACK else archive.of_ledger
+            assert make is not None
+            copy = make(self._ground, self._name)
+            copy.save()
+            return copy.put_back
+        return {
+            Deception.TARGET_EMPTIED: self._empty,
+            Deception.TARGET_REPLACED: self._replace,
+            Deception.POSITIONS_REUSED: self._reuse,
+            Deception.ROWS_SWALLOWED: self._swallow,
+        }[self._deception]
+
+    def _empty(self) -> None:
+        execute(self._ground.dsn, f'TRUNCATE "{self._name}-out"')
+
+    def _replace(self) -> None:
+        self._sink.remove()
+        self._sink = type(self._sink)(self._ground, self._name, copied=False)
+
+    def _reuse(self) -> None:
+        assert isinstance(self._source, Table)
+        self._records += self._source.begin_again(self._rng.randint(1, _RECORDS))
+
+    def _swallow(self) -> None:
+        execute(
+            self._ground.dsn,
+            "CREATE OR REPLACE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN IF NEW.id % 7 = 0 THEN RETURN NULL; END IF; RETURN NEW; END $$",
+            f'CREATE TRIGGER swallow BEFORE INSERT ON "{self._name}-out" FOR EACH ROW EXECUTE FUNCTION swallow()',
+        )
+
+
+def play_all(
+    ground: Ground, spark: SparkSession, pairs: Sequence[Pair], seed: int, tell: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """Play every deception that is possible on each pair, once.
+
+    :param seed: draws the records
+    :param tell: told of each when it is over
+    """
+    outcomes = []
+    for pair in pairs:
+        for deception in deceptions(pair):
+            outcomes.append(Act(ground, spark, pair, deception, seed).play())
+            tell(outcomes[-1])
+    return outcomes
