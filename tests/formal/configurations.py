@@ -26,6 +26,7 @@ SMALL: Mapping[str, Bounds] = {
         positions=2, batches=2, attempts=1, generations=3, backup=True, acts=frozenset({ActKind.REWIND})
     ),
     "adopted": Bounds(positions=2, sizes=(1, 2), batches=2, attempts=1, adopts=True, acts=_ASIDE),
+    "sink set back": Bounds(positions=2, batches=2, attempts=1, epochs=3, sink_backup=True),
     "generations": Bounds(positions=2, batches=2, attempts=1, generations=2, acts=_GENERATIONS),
     "at most once": Bounds(positions=2, batches=2, at_most_once=True),
 }
@@ -49,6 +50,9 @@ LARGE: Mapping[str, Bounds] = {
         positions=2, sizes=(1, 2), batches=2, attempts=1, gives_up=True, adopts=True, acts=_ON_BATCHES | _ON_PHASES
     ),
     "restored": Bounds(sizes=(1, 2), attempts=1, backup=True),
+    "sink set back": Bounds(
+        positions=2, batches=2, epochs=3, generations=2, sink_backup=True, acts=frozenset({ActKind.REWIND})
+    ),
     "restored, skipped": Bounds(sizes=(1, 2), batches=2, attempts=1, backup=True, acts=_SKIP),
     "failures": Bounds(positions=2, batches=2, epochs=1, failures=True, gives_up=True),
     "two partitions": Bounds(partitions=2, positions=2, batches=2, attempts=1),

@@ -9,6 +9,7 @@ from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey, Receipt
 from airflow_provider_ckpt.core.invariants import STALE_EPOCH, STATE_CHECKS, STEP_CHECKS, Violation
 from airflow_provider_ckpt.core.partition import Partition
 from tests.formal import questions as q
+from tests.formal.memory import TOLD
 from tests.formal.seen import Seen
 
 REFUSAL = "RefusalChangesNothing"
@@ -23,7 +24,7 @@ OWN_GENERATION = "AnActIsForItsOwnGeneration"
 
 PROPERTIES: Sequence[str] = (
     *sorted({*STATE_CHECKS, STALE_EPOCH, *STEP_CHECKS}),
-    REFUSAL, ACCOUNTED, ONCE, CAN_FINISH, SETTLED, OPEN_ATTEMPT, TIMELY, SENT_ONCE, OWN_GENERATION,
+    TOLD, REFUSAL, ACCOUNTED, ONCE, CAN_FINISH, SETTLED, OPEN_ATTEMPT, TIMELY, SENT_ONCE, OWN_GENERATION,
 )  # fmt: skip
 """Everything that the search checks, by name."""
 

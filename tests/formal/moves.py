@@ -15,6 +15,7 @@ from tests.formal import questions as q
 from tests.formal.expectations import ONCE
 from tests.formal.foreign import foreign
 from tests.formal.leases import Leases
+from tests.formal.memory import Memory
 from tests.formal.numbered import Numbered
 from tests.formal.people import deeds
 from tests.formal.pool import BrokenError, Machine, Pool
@@ -58,7 +59,7 @@ class Moves:
         names = "pq"[: self.bounds.partitions]
         parts = tuple(self.pool.start(Partition(name)) for name in names)
         machine = self.machines.number(Machine(Phase.RUNNING, 1, parts))
-        return World(machine, 1, Stage.FRESH, self.outsides.number(Outside(1)), UNSAVED)
+        return World(machine, 1, Stage.FRESH, self.outsides.number(Outside(1, memory=Memory(raised=1))), UNSAVED)
 
     def after(self, world: World) -> Iterator[tuple[Move, World]]:
         """Every move, and the world that it leads to."""
@@ -69,7 +70,7 @@ class Moves:
         following = self.leases.next(epoch, stage > Stage.FREE, self.outsides[outside].fence)
         if following <= self.bounds.epochs:
             yield ("acquire", following), World(machine, following, Stage.ACQUIRED, outside, saved)
-        if stage == Stage.ACQUIRED:
+        if stage == Stage.ACQUIRED and self._admits(world):
             yield ("fence and reconcile", epoch), self._take_over(world)
         if stage >= Stage.FRESH:
             yield from self._held(world)
@@ -78,6 +79,8 @@ class Moves:
                 yield move, World(after, epoch + 1, stage, outside, saved)
         if self.bounds.backup:
             yield from self._backups(world)
+        if self.bounds.sink_backup:
+            yield from self._sink_backups(world)
         if self.bounds.adopts:
             yield from self._adoptions(world)
 
@@ -102,7 +105,8 @@ class Moves:
             self.leases.check(world.epoch, held, outside.fence)
         for place in self.machines[world.machine].parts:
             self.pool.check(place, world.epoch)
-            self.pool.account(place, outside.sink)
+            if not outside.memory.lost(outside.sink):  # of a loss the next run has to tell; see _admits
+                self.pool.account(place, outside.sink)
             if place not in self._probed:
                 self._probed.add(place)
                 for question in probes(self.pool.partition(place)):
@@ -128,9 +132,26 @@ class Moves:
         rest = tuple(other for other in outside.lanes if other.key != lane.key)
         if len(rest) < len(outside.lanes) - 1:
             self.pool.met.reach("a lane finds the verdict that another attempt claimed")
-        return self.outsides.number(Outside(outside.fence, outside.sink | {receipt}, rest))
+        return self.outsides.number(outside._replace(sink=outside.sink | {receipt}, lanes=rest))
 
     # The lease
+
+    def _admits(self, world: World) -> bool:
+        """Whether a run that has the lease goes on, or tells that the sink was set back.
+
+        :raises BrokenError: if it goes on though something is gone
+        """
+        if not self.bounds.sink_backup:
+            return True
+        outside = self.outsides[world.outside]
+        partition = self.pool.partition(self.machines[world.machine].parts[0])
+        if not outside.memory.admits(partition, outside.fence, outside.sink):
+            self.pool.met.reach("a run refuses a sink that was set back")
+            return False
+        lost = outside.memory.lost(outside.sink)
+        if lost:
+            raise BrokenError(lost)
+        return True
 
     def _take_over(self, world: World) -> World:
         """Fence the sink, then reconcile: nothing can come between that would make a difference."""
@@ -139,7 +160,10 @@ class Moves:
             self.pool.met.reach("a lane of an older epoch is shut out by the fence")
         machine = self.reconciled(self.machines[world.machine], outside.sink, world.epoch)
         lanes = tuple(lane for lane in outside.lanes if lane.epoch >= world.epoch)
-        fenced = self.outsides.number(Outside(world.epoch, outside.sink, lanes))
+        memory = outside.memory
+        if self.bounds.sink_backup:
+            memory = memory.taking(self.pool.partition(machine.parts[0]), outside.sink)._replace(raised=world.epoch)
+        fenced = self.outsides.number(Outside(world.epoch, outside.sink, lanes, memory))
         return World(self.machines.number(machine), world.epoch, Stage.FRESH, fenced, world.saved)
 
     def reconciled(self, machine: Machine, sink: frozenset[Receipt], epoch: int) -> Machine:
@@ -170,6 +194,9 @@ class Moves:
                     parts = (*machine.parts[:index], after, *machine.parts[index + 1 :])
                     begun = question[0] is q.begin
                     sent = self._sent(partition, question, outside) if begun else beyond
+                    if question[0] is q.take and self.bounds.sink_backup:
+                        memory = outside.memory.taking(self.pool.partition(after), [question[1]])
+                        sent = self.outsides.number(outside._replace(memory=memory))
                     move = (question[0].__name__, question[1:])
                     known.append(
                         (move, self.machines.number(Machine(machine.phase, machine.generation, parts)), sent, begun)
@@ -179,9 +206,10 @@ class Moves:
     def _sent(self, partition: Partition, question: q.Question, outside: Outside) -> int:
         batch = partition.batches[question[1]]
         lane = Lane(batch.key, batch.range, batch.attempts + 1, question[2], batch.instruction)
-        if any(receipt.key == lane.key for receipt in outside.sink):
+        fenced = self.bounds.sink_backup and outside.fence != lane.epoch  # the sink was set back under the run
+        if fenced or any(receipt.key == lane.key for receipt in outside.sink):
             return self.outsides.number(outside)
-        return self.outsides.number(Outside(outside.fence, outside.sink, tuple(sorted((*outside.lanes, lane)))))
+        return self.outsides.number(outside._replace(lanes=tuple(sorted((*outside.lanes, lane)))))
 
     # People, and backups
 
@@ -206,6 +234,17 @@ class Moves:
             old = self._saved[world.saved]
             stage = Stage.GONE if old.held else Stage.FREE
             yield ("restore", old.epoch), World(old.machine, old.epoch, stage, world.outside, RESTORED)
+
+    def _sink_backups(self, world: World) -> Iterator[tuple[Move, World]]:
+        outside = self.outsides[world.outside]
+        memory = outside.memory
+        if memory.fence == -1:
+            copied = outside._replace(memory=memory._replace(fence=outside.fence, sink=outside.sink))
+            yield ("copy the sink", outside.fence), world._replace(outside=self.outsides.number(copied))
+        elif memory.fence >= 0:
+            left = memory._replace(fence=-2, sink=frozenset())
+            old = self.outsides.number(Outside(memory.fence, memory.sink, (), left))
+            yield ("set the sink back", memory.fence), world._replace(outside=old)
 
     def _adoptions(self, world: World) -> Iterator[tuple[Move, World]]:
         outside = self.outsides[world.outside]

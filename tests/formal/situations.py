@@ -244,6 +244,7 @@ SITUATIONS: Sequence[Situation] = (
     ),
     Situation("a lane of an older epoch is shut out by the fence", "NoCommitByStaleEpoch"),
     Situation("a lane claims between the takeover and its fence", "NoCommitByStaleEpoch"),
+    Situation("a run refuses a sink that was set back", "SinkLossIsTold"),
     Situation("a command of an older epoch is refused", "NoCommitByStaleEpoch"),
     Situation("a lease is granted to its own owner", "NoCommitByStaleEpoch"),
     Situation("a lease is granted after it expired", "NoCommitByStaleEpoch"),

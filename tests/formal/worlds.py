@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from airflow_provider_ckpt.core.acts import ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, Instruction, Receipt
 from airflow_provider_ckpt.core.ranges import Range
+from tests.formal.memory import Memory
 
 
 class Stage(IntEnum):
@@ -45,11 +46,13 @@ class Outside(NamedTuple):
     :param fence: the epoch that the sink's fence stands at
     :param sink: all receipts that were ever claimed
     :param lanes: those that the fence does not shut out and whose batch has no receipt, in order
+    :param memory: what the ledger remembers of the sink; kept only where the sink may be set back
     """
 
     fence: int
     sink: frozenset[Receipt] = frozenset()
     lanes: tuple[Lane, ...] = ()
+    memory: Memory = Memory()
 
 
 class Saved(NamedTuple):
@@ -99,6 +102,7 @@ class Bounds:
     :param gives_up: whether policy may reject or hold a batch after an attempt
     :param deaths: whether executors may die of a batch
     :param backup: whether the ledger may be saved and restored, once
+    :param sink_backup: whether the sink may be copied and set back to that copy, once; with one partition
     :param adopts: whether the receipts of another ledger, cut in other places, may be adopted, once
     """
 
@@ -115,6 +119,7 @@ class Bounds:
     deaths: bool = False
     at_most_once: bool = False
     backup: bool = False
+    sink_backup: bool = False
     adopts: bool = False
 
     def to_json(self) -> dict[str, Any]:

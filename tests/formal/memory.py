@@ -1,0 +1,68 @@
+"""The ledger's memory of the sink, by which a run notices that it was set back; the decision itself is the core's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.invariants import Violation
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.sink_standing import SinkStanding, SinkState, differences
+from airflow_provider_ckpt.ledger.receipted import Receipted, with_receipts
+
+TOLD = "SinkLossIsTold"
+_PLACE = "the target"
+
+
+class Memory(NamedTuple):
+    """The memory, for one partition, with the copy of the sink that may be put back.
+
+    :param raised: the newest epoch whose fence was raised
+    :param numbers: what ``ledger/receipted.py`` keeps of the newest epoch's receipts
+    :param settled: every receipt that the ledger has taken, for the property alone
+    :param fence: the epoch of the sink's fence when it was copied; -1 before that, -2 after it was put back
+    :param sink: its receipts then
+    """
+
+    raised: int = 0
+    numbers: Receipted | None = None
+    settled: frozenset[Receipt] = frozenset()
+    fence: int = -1
+    sink: frozenset[Receipt] = frozenset()
+
+    def taking(self, partition: Partition, receipts: Iterable[Receipt]) -> Memory:
+        """The memory after the ledger has taken receipts.
+
+        :param partition: as it is afterwards
+        """
+        news = [receipt for receipt in receipts if receipt not in self.settled]
+        before = self.numbers.to_json() if self.numbers else None
+        document = with_receipts(before, partition.generation, news)
+        numbers = Receipted.from_json(document) if document else None
+        return self._replace(numbers=numbers, settled=self.settled.union(news))
+
+    def admits(self, partition: Partition, fence: int, sink: frozenset[Receipt]) -> bool:
+        """Whether a run goes on, by the core's decision.
+
+        The receipts that it asks for are those of ``ledger/sinks.py``.
+        """
+        held = {receipt.key for receipt in sink}
+        missing = [key for key in self._expected(partition) if key not in held]
+        known = SinkStanding(self.raised, _PLACE, _PLACE, written=True)
+        return not differences(known, SinkState(fence, _PLACE, _PLACE, missing=missing))
+
+    def lost(self, sink: frozenset[Receipt]) -> list[Violation]:
+        """The receipts that the ledger has taken and the sink does not hold."""
+        return [
+            Violation(TOLD, receipt.key.partition, f"{receipt.key} was delivered and is gone, and a run goes on")
+            for receipt in self.settled - sink
+        ]
+
+    def _expected(self, partition: Partition) -> set[BatchKey]:
+        expected = {batch.key for batch in partition.batches.values() if batch.receipt is not None}
+        if self.numbers is not None:
+            current = self.numbers.epoch == self.raised
+            numbers = self.numbers.numbers if current else [self.numbers.runs[-1][1]]
+            expected |= {BatchKey(self.numbers.generation, partition.id, number) for number in numbers}
+        return expected
