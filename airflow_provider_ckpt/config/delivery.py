@@ -171,10 +171,15 @@ class DeadLetterQueue(Part):
         return self.enabled and self.sink is not LetterPlace.SAME
 
 
+def _null_by_name(value: object) -> object:
+    """YAML reads the word ``null`` as no value at all."""
+    return "null" if value is None else value
+
+
 class ErrorHandling(Part):
     """What a missing or null field means."""
 
-    missing_field_behavior: Literal["error", "null", "skip"] = "error"
+    missing_field_behavior: Annotated[Literal["error", "null", "skip"], BeforeValidator(_null_by_name)] = "error"
     null_value_behavior: Literal["passthrough", "error", "skip"] = "passthrough"
     cache_failure_behavior: Literal["skip", "error"] = "skip"
 

@@ -5,13 +5,15 @@ Keys and defaults are those of the tables in the docs; a key that a type needs, 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
+from airflow_provider_ckpt.config.characters import shown
 from airflow_provider_ckpt.config.delivery import Part, Whole
 from airflow_provider_ckpt.config.durations import Duration
 
@@ -20,16 +22,25 @@ def _as_text(values: object) -> object:
     """Numbers and truth values inside a mapping of texts, as a person writes them."""
     if not isinstance(values, Mapping):
         return values
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int | float) else value
-        for key, value in values.items()
-    }
+    return {key: _written(value) for key, value in values.items()}
+
+
+def _written(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) and math.isfinite(value) else value
 
 
 _FUNCTION = re.compile(r"task|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 Texts = Annotated[dict[str, str], BeforeValidator(_as_text)]
 """A mapping of texts, which takes numbers and truth values too."""
+
+
+def _delimiter(text: str) -> str:
+    if len(text) != 1 or text in '"\r\n':
+        raise ValueError('must be one character, such as ";" or "\\t", and no quote or line break')
+    return text
 
 
 class Source(Part):
@@ -109,10 +120,34 @@ class Transform(Part):
     schema_: str | None = Field(default=None, alias="schema")
     where: str | None = None
     select: Texts | None = None
-    delimiter: str = Field(default=",", pattern=r'^[^"\r\n]$')
-    max_record_bytes: int = Field(default=16 << 20, gt=0)
+    delimiter: Annotated[str, AfterValidator(_delimiter)] = ","
+    max_record_bytes: Whole = Field(default=16 << 20, ge=1)
     python: str | None = None
     returns: str | None = None
+
+    @field_validator("schema_", "where", "returns")
+    @classmethod
+    def _says_something(cls, text: str | None) -> str | None:
+        if text is not None and not text.strip():
+            raise ValueError("is empty; give it a value, or leave it out")
+        return text
+
+    @field_validator("select")
+    @classmethod
+    def _distinct(cls, select: dict[str, str] | None) -> dict[str, str] | None:
+        if select is not None and not select:
+            raise ValueError("is empty; leave it out to keep every column as it is")
+        by_form: dict[str, str] = {}
+        for name, expression in (select or {}).items():
+            if not name.strip() or not expression.strip():
+                raise ValueError(f"{shown(name)!r}: write the name of a column, and an expression for it")
+            if name.lower() in by_form:
+                raise ValueError(
+                    f"{shown(by_form[name.lower()])} and {shown(name)} differ only in case, which Spark and most sinks "
+                    "do not tell apart; rename one"
+                )
+            by_form[name.lower()] = name
+        return select
 
     @model_validator(mode="after")
     def _needs(self) -> Self:

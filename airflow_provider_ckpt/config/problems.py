@@ -5,7 +5,7 @@ Knows nothing of YAML: where a key stands in a file is ``load.py``'s business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum, EnumType
@@ -13,6 +13,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+
+from airflow_provider_ckpt.config.characters import look_alike, shown
 
 Path = tuple[str | int, ...]
 """Where a value stands: keys and list indexes, from the top."""
@@ -53,21 +55,31 @@ class Problem:
     @property
     def key(self) -> str:
         """The path as a person writes it."""
-        return ".".join(str(part) for part in self.path)
+        return ".".join(shown(part) for part in self.path)
 
 
-def problems(model: type[BaseModel], data: object, error: ValidationError) -> list[Problem]:
-    """Every problem that validation found, one a key.
+def problems(
+    model: type[BaseModel],
+    data: object,
+    error: ValidationError,
+    *,
+    order: Callable[[Path], int] | None = None,
+    most: int,
+) -> tuple[list[Problem], int]:
+    """The first problems that validation found, one a key, and how many there are in all.
 
     :param model: the model that refused
     :param data: what it refused
+    :param order: gives the line of a key; what is missing comes last in any case
+    :param most: how many problems are put into words
     """
     by_path: dict[Path, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         by_path.setdefault(_path(data, detail), []).append(detail)
-    return [
-        Problem(path, _say(model, path, details), details[0]["type"] == "missing") for path, details in by_path.items()
-    ]
+    found = [(path, details, details[0]["type"] == "missing") for path, details in by_path.items()]
+    if order is not None:
+        found.sort(key=lambda item: (item[2], order(item[0])))
+    return [Problem(path, _say(model, path, details), missing) for path, details, missing in found[:most]], len(found)
 
 
 def _path(data: object, detail: ErrorDetails) -> Path:
@@ -90,7 +102,7 @@ def _say(model: type[BaseModel], path: Path, details: Sequence[ErrorDetails]) ->
     if first["type"] == "missing":
         return "missing" + _only(_choices(model, path))
     if first["loc"][-1:] == (_KEY,):
-        return f"unknown error type; {_nearest(str(path[-1]), _expected(first))}"
+        return f"unknown error type; {_nearest(shown(path[-1]), _expected(first))}"
     if first["input"] is None and first["type"] == "model_type":
         return "is empty: give it keys, or leave it out"
     for detail in details:
@@ -104,9 +116,10 @@ def _say(model: type[BaseModel], path: Path, details: Sequence[ErrorDetails]) ->
 
 
 def _refused(value: object, choices: Sequence[str], others: Sequence[str]) -> str:
-    given = "an empty value" if value is None else repr(str(value))
-    text = f"{given} is not supported; supported: {', '.join([*choices, *dict.fromkeys(others)])}"
-    close = get_close_matches(str(value), choices, 1)
+    word = shown(value)
+    given = "an empty value" if value is None else f"'{word}'"
+    text = f"{given} is not supported; supported: {', '.join([*choices, *dict.fromkeys(others)])}{look_alike(word)}"
+    close = get_close_matches(word, choices, 1)
     return f"{text}; did you mean {close[0]}?" if close else text
 
 
@@ -118,7 +131,8 @@ def _limit(detail: ErrorDetails) -> str:
         case "less_than_equal":
             return f"must be at most {context['le']}"
         case "string_pattern_mismatch":
-            return "must be letters, digits, '_', '-' and '.', not begin with '-' or '.', and be 128 long at most"
+            rule = "must be letters, digits, '_', '-' and '.', not begin with '-' or '.', and be 128 long at most"
+            return rule + look_alike(shown(detail["input"], 128))
     return detail["msg"][:1].lower() + detail["msg"][1:]
 
 
@@ -132,12 +146,12 @@ def _expected(detail: ErrorDetails) -> list[str]:
 
 def _unknown(model: type[BaseModel], path: Path) -> str:
     owner = _model_at(model, path[:-1]) or model
-    key = str(path[-1])
+    key = shown(path[-1])
     elsewhere = [home for home in _homes(model) if home.rpartition(".")[2] == key]
     known = list(_keys(owner))
     if elsewhere and not get_close_matches(key, known, 1, 0.8):
         return f"unknown key here; did you mean {elsewhere[0]}?"
-    return f"unknown key; {_nearest(key, known)}"
+    return f"unknown key; {_nearest(key, known)}{look_alike(key)}"
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_VARIABLE = re.compile(r"\$(\$(?=\{)|\{(\w+)(?::-([^}]*))?\})")
+_VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:(\w++)(?::-([^{}]*+))?+\})?+)")
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:
     """The text with every variable replaced by its value.
 
     :param environment: the variables, by name
-    :raises ValueError: if a variable without a default is not set
+    :raises ValueError: if a variable without a default is not set, or a ``${`` begins no variable
     """
 
     def value(found: re.Match[str]) -> str:
         name, default = found[2], found[3]
-        if name is None:
+        if found[1] == "$":
             return "$"
+        if name is None:
+            raise ValueError("has a ${ that begins no ${NAME} or ${NAME:-default}; write $${ for a plain ${")
         if name in environment:
             return environment[name]
         if default is None:

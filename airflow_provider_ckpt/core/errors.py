@@ -275,6 +275,12 @@ class FencedError(CkptError):
     type = ErrorType.FENCED
 
 
+class DeadlineError(CkptError):
+    """A wave was still running some time after the run's time budget, and was cancelled; its batches are planned again."""
+
+    type = ErrorType.DEADLINE
+
+
 class LeaseBusyError(CkptError):
     """Another run holds the pipeline's lease and it has not expired."""
 

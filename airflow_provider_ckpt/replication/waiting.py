@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+GRACE = 30.0
+"""Seconds that a wave may run on after the budget, for the batches that it has begun."""
+
 _PAUSE = 0.05
 _HEAR = 1.0
 """Seconds between two looks at what people ask for."""
@@ -31,7 +34,17 @@ class Waiting:
     def __init__(self, run: Run, unit: Callable[[], float]) -> None:
         self._run = run
         self._unit = unit
-        self._deadline = time.monotonic() + run.pipeline.run.time_budget.total_seconds()
+        self._budget = run.pipeline.run.time_budget.total_seconds()
+        self._deadline = time.monotonic() + self._budget
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the budget was over so long ago that a wave which still runs has to be cancelled."""
+        return time.monotonic() > self._deadline + GRACE
+
+    def most_of_it(self, seconds: float) -> bool:
+        """Whether a time is the greater part of the budget."""
+        return seconds > self._budget / 2
 
     @property
     def left(self) -> float:

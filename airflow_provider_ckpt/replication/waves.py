@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
-from airflow_provider_ckpt.core.errors import Action, CkptError, EngineError, ErrorInfo, LedgerUnavailableError
+from airflow_provider_ckpt.core.errors import Action, CkptError, DeadlineError, EngineError, ErrorInfo, LedgerUnavailableError
 from airflow_provider_ckpt.core.policy import Retry
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.core.wave import Outcome, Wave, one_by_one, pack, unblocked
@@ -19,7 +19,7 @@ from airflow_provider_ckpt.replication.engine import Engine, WaveLostError
 from airflow_provider_ckpt.replication.locating import Locating
 from airflow_provider_ckpt.replication.settlements import Settlements
 from airflow_provider_ckpt.replication.setup import utcnow
-from airflow_provider_ckpt.replication.waiting import Waiting
+from airflow_provider_ckpt.replication.waiting import GRACE, Waiting
 from airflow_provider_ckpt.spark.job import Job
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ _WAVE_SECONDS = 10.0
 _REVIVALS = 10
 """How often a run starts Spark again: enough for two batches that kill it before they are held."""
 _KEPT = "Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again."
+_OVERDUE = (
+    "Nothing was lost: its batches are planned again. The first batch of each lane runs alone in the next run; one that "
+    "is cancelled so retry.rounds times is held. If batches are merely slow, raise run.time_budget or lower "
+    "commit_strategy.commit_interval."
+)
 _SENT = "At most once: what was being sent counts as sent. Remove the cause and run again for what follows."
 
 
@@ -155,7 +160,11 @@ class Waves:
         self._run.measuring.begun(len(keys))
         try:
             with self._run.step("spark"):
-                outcomes = self._engine.run(wave, self._settlements.look)
+                outcomes = self._engine.run(wave, self._look)
+        except DeadlineError as error:
+            self._engine.kill()
+            self._lost(wave, alone=alone and self._waiting.most_of_it(time.monotonic() - started), error=error.info)
+            raise
         except WaveLostError as error:
             log.warning("Wave %d of %s was lost: %s", wave.number, self._pipeline.name, error)
             self._lost(wave, alone=alone, error=error.error)
@@ -169,6 +178,21 @@ class Waves:
             log.warning("Wave %d of %s: %s Spark is started again", wave.number, self._pipeline.name, error.message)
         else:
             self._settle(outcomes, started)
+
+    def _look(self) -> None:
+        """Called again and again while a wave runs.
+
+        :raises CkptError: when the run must stop; of a wave that outlives the time budget, a :class:`DeadlineError`
+        """
+        self._settlements.look()
+        if self._waiting.overdue:
+            budget = self._pipeline.run.time_budget.total_seconds()
+            raise DeadlineError(
+                f"a wave was still running {GRACE:g} s after run.time_budget ({budget:g} s), and was cancelled",
+                pipeline=self._pipeline.name,
+                recoverable=True,
+                hint=_SENT if self._at_most_once else _OVERDUE,
+            )
 
     def _start(self) -> None:
         pipeline, setup = self._pipeline, self._run.setup

@@ -6,19 +6,20 @@ checks of ``strictness.py`` and ``exactness.py`` for what that lets pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import exactness, strictness
+from airflow_provider_ckpt.spark import decimals, exactness, strictness
 from airflow_provider_ckpt.spark.plain import Plain
 from airflow_provider_ckpt.spark.projection import parse_schema, project, quoted
 from airflow_provider_ckpt.spark.sql import literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructField
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.connectors.protocols import Shape
@@ -78,7 +79,7 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFram
     # In a lambda this is no part of the method that Spark generates for the steps after it: Java does not compile one
     # of more than 8,000 bytes, and taking the steps one by one would cost every record.
     parsed = (
-        f"get(transform(CASE WHEN {plain} THEN array() ELSE array({_parsed(pipeline, len(names))}) END,"
+        f"get(transform(CASE WHEN {plain} THEN array() ELSE array({_parsed(pipeline, fields)}) END,"
         f" {_DECODED} -> named_struct('{_RECORD}', {_DECODED}, '{_FAULT}', CASE {faults} END)), 0)"
     )
     frame = project(frame, [*quoted(frame.columns), f"{parsed} AS {_PARSED}"], pipeline)
@@ -114,20 +115,31 @@ def parser(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
     return f"from_csv({text}, {schema}, map({options}, {strictness.csv_dialect(transform.delimiter)}))"
 
 
-def _parsed(pipeline: Pipeline, columns: int) -> str:
-    """SQL of the record as its parser takes it.
+def bearable_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str | None:
+    """A condition: the parser is up to a record's decimals; None where it is up to all.
 
-    :param columns: of the schema
+    :param text: SQL of the record
+    """
+    transform = pipeline.transform
+    assert transform.schema_ is not None
+    fields = parse_schema(spark, transform.schema_, pipeline.name).fields
+    return decimals.bearable(fields, text, delimiter=_delimiter(pipeline))
+
+
+def _parsed(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
+    """SQL of the record as its parser takes it, null for one that the parser cannot bear.
+
+    :param fields: of the schema
     """
     transform = pipeline.transform
     assert transform.schema_ is not None
     schema = literal(f"{transform.schema_}, {c.CORRUPT} string")
     parsed = parser(pipeline, _TEXT, schema, f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{c.CORRUPT}'")
-    if transform.decode == "json":
-        return parsed
-    # What the parser itself cannot bear must never reach it.
-    bearable = strictness.bearable_csv(_TEXT, transform.delimiter, columns)
-    return f"CASE WHEN {bearable} THEN {parsed} END"
+    bearable = [decimals.bearable(fields, _TEXT, delimiter=_delimiter(pipeline))]
+    if transform.decode == "csv":
+        bearable.insert(0, strictness.bearable_csv(_TEXT, transform.delimiter, len(fields)))
+    conditions = " AND ".join(filter(None, bearable))
+    return f"CASE WHEN {conditions} THEN {parsed} END" if conditions else parsed
 
 
 def _validity(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> list[Check]:

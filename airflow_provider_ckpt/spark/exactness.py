@@ -24,9 +24,12 @@ Rules = Mapping[str, Callable[[str, str], str]]
 _MARK = f"number{secrets.randbits(62)}:"
 """Stands before a number in its own text, so that no text can be taken for one: nobody can guess it."""
 
+MARK_LENGTH = len(_MARK)
+"""Characters by which :func:`parsed_again` makes the text of a JSON number longer."""
+
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _NEXT_NUMBER = rf'\G((?:[^"0-9-]++|{_STRING})*+)(-?[0-9][0-9.eE+-]*+)'
-_HUGE = r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}"
+_HUGE = r"[0-9][eE]\+?[0-9]{3}|(?<![0-9])[0-9]{200}"
 """A number that may be infinite as a double, wherever it is."""
 
 _MANY = 30
@@ -65,12 +68,33 @@ def altered(fields: Iterable[StructField], columns: Mapping[str, str], text: str
     condition = _any(found)
     if condition is None:
         return "false"
+    again = f"exists(array({_own(fields, text, delimiter)}), own -> {condition})"
+    return again if delimiter is not None else f"{_unusual(fields, text)} AND {again}"
+
+
+def parsed_again(
+    fields: Iterable[StructField], text: str, condition: Callable[[str], str], *, delimiter: str | None
+) -> str | None:
+    """A condition: it holds for the own text of some decimal, at any depth. None where there are no decimals.
+
+    :param fields: of the schema
+    :param text: SQL of a record
+    :param condition: SQL of it for a decimal's text, in which a number of JSON is longer by :data:`MARK_LENGTH`
+    :param delimiter: of CSV's fields, None for JSON
+    """
+    fields = list(fields)
+    rules: Rules = {"decimal": lambda _, own: f"NOT {condition(own)}"}
+    owns = [f"own.{quote(field.name)}" for field in fields]
+    found = _any(_altered(field.dataType, own, own, rules) for field, own in zip(fields, owns, strict=True))
+    return f"exists(array({_own(fields, text, delimiter)}), own -> {found})" if found else None
+
+
+def _own(fields: Iterable[StructField], text: str, delimiter: str | None) -> str:
+    """The record, parsed with texts in place of its values."""
     if delimiter is None:
-        own = f"from_json({_marked(text)}, {literal(_as_texts(fields))}, map({JSON_DIALECT}))"
-        return f"{_unusual(fields, text)} AND exists(array({own}), own -> {condition})"
+        return f"from_json({_marked(text)}, {literal(_as_texts(fields))}, map({JSON_DIALECT}))"
     schema = ", ".join(f"{quote(field.name)} string" for field in fields)
-    own = f"from_csv({text}, {literal(schema)}, map({csv_dialect(delimiter)}))"
-    return f"exists(array({own}), own -> {condition})"
+    return f"from_csv({text}, {literal(schema)}, map({csv_dialect(delimiter)}))"
 
 
 def _altered(kind: DataType, value: str, own: str, rules: Rules, depth: int = 0) -> str | None:
@@ -186,7 +210,7 @@ def _is_day(value: str, own: str) -> str:
 
 def _is_time(value: str, own: str, kind: str = "timestamp") -> str:
     """A time without a day would be one of today."""
-    year = literal(r"^\s*[+-]?[0-9]{4}")
+    year = literal(r"\A\s*+[+-]?+[0-9]{4}")
     return f"{own} RLIKE {year} AND try_cast({own} AS {kind}) = {value}"
 
 
@@ -201,22 +225,22 @@ def _is_time_or_seconds(value: str, own: str) -> str:
 
 def _is_text(value: str, own: str) -> str:
     """A number in place of a text, or in an object or array in place of one, is written anew."""
-    inside = literal(f'"{_MARK}([^"]*)"')
+    inside = literal(f'"{_MARK}([^"]*+)"')
     unmarked = _number(f"regexp_replace({own}, {inside}, '$1')")
     return f"{unmarked} = {value}"
 
 
 def _is_bounded(_: str, own: str) -> str:
     """A variant has the nearest double of a number that is no decimal; of null it has one that is a value."""
-    numbers = f"regexp_extract_all({own}, {literal(f'{_MARK}([0-9.eE+-]+)')}, 1)"
+    numbers = f"regexp_extract_all({own}, {literal(f'{_MARK}([0-9.eE+-]++)')}, 1)"
     infinite = f"exists({numbers}, number -> abs(try_cast(number AS double)) = cast('Infinity' AS double))"
     return f"NOT coalesce({infinite}, false)"
 
 
 def _is_number(value: str, own: str) -> str:
     """Java takes hexadecimal numbers, letters that tell a type, and spaces around."""
-    number = literal(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
-    no_number = literal("^([+-]?Inf(inity)?|NaN)$")
+    number = literal(r"\A[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\z")
+    no_number = literal(r"\A(?:[+-]?+Inf(?:inity)?+|NaN)\z")
     return f"({own} RLIKE {number} AND {_is_finite(value, own)}) OR {own} RLIKE {no_number}"
 
 

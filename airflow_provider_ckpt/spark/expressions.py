@@ -19,7 +19,7 @@ _VARYING = (
     "A record that is read again must give the same result; take such values from the source.",
 )
 _NONDETERMINISTIC = "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION"
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", re.DOTALL)
+_QUOTED = re.compile(r"'(?:[^'\\]++|\\.)*+(?:'|\Z)|\"(?:[^\"\\]++|\\.)*+(?:\"|\Z)|`[^`]*+(?:`|\Z)", re.DOTALL)
 _TIME_WINDOW = re.compile(r"\b(?:window|session_window|window_time)\s*\(", re.IGNORECASE)
 """What Spark makes a filter of, and several rows of one, wherever it stands."""
 

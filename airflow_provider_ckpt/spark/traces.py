@@ -35,7 +35,7 @@ TRACES = "traces"
 """Key of a task's detail: what Spark said of its records, by position."""
 
 _ASKS = "asks"
-_SPARKS_OWN = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n\s*at |\n\s*(?:JVM|Driver) stacktrace|\Z)", re.DOTALL)
+_SPARKS_OWN = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n[ \t]*+at |\n[ \t]*+(?:JVM|Driver) stacktrace|\Z)", re.DOTALL)
 _UNFIT = (ValueError, TypeError, OverflowError, NotImplementedError)
 """What Python and Arrow raise of a value that they cannot hand to Spark: then there is no trace, and no harm."""
 

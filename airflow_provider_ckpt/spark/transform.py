@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark import beyond, expressions, packing
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.attempts import VALUE, attempts
-from airflow_provider_ckpt.spark.decoding import Check, decode, parser, raw
+from airflow_provider_ckpt.spark.decoding import Check, bearable_decimals, decode, parser, raw
 from airflow_provider_ckpt.spark.projection import project, quoted, unusable
 from airflow_provider_ckpt.spark.sql import cannot_raise, literal, quote
 
@@ -143,7 +143,10 @@ def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorTyp
     """
     transform = pipeline.transform
     if kind is ErrorType.MESSAGE_DESERIALIZATION and transform.decode:
-        parsed = parser(pipeline, "cast(value AS string)", literal(transform.schema_ or ""), "'mode', 'FAILFAST'")
+        text = "cast(value AS string)"
+        parsed = parser(pipeline, text, literal(transform.schema_ or ""), "'mode', 'FAILFAST'")
+        bearable = bearable_decimals(frame.sparkSession, pipeline, text)
+        parsed = f"CASE WHEN {bearable} THEN {parsed} END" if bearable else parsed
         yield project(frame, [f"{parsed} AS checked"], pipeline)
     frame, _, _ = _columns(frame, pipeline, shape)
     if kind is ErrorType.FILTER_EVALUATION and transform.where:

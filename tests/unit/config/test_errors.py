@@ -124,8 +124,8 @@ def test_a_date_where_text_belongs_does_not_crash() -> None:
     ("text", "message"),
     [
         ("name: later", "4: name: given twice, first in line 1"),
-        ("at: 2026-13-45", "4: at: cannot be read as what it looks like (month must be in 1..12); put text in quotes"),
-        ("at: !!python/name:os.system x", "4: at: the tag tag:yaml.org,2002:python/name:os.system is not supported"),
+        ("at: 2026-13-45", "4: at: cannot be read as the timestamp that it looks like; put text in quotes"),
+        ("at: !!python/name:os.system x", "4: at: the tag tag:yaml.org,2002:python/name:os.system is not supported; leave it out"),
         ("? [a]\n: b", "4: a key must be plain text"),
         ("retry: &self {again: *self}", "4: retry.again: contains itself by an alias"),
     ],
@@ -144,7 +144,7 @@ def test_what_yaml_allows_and_a_pipeline_does_not(text: str, message: str) -> No
         ("name: a\n\tsource: b", "my.yaml:2: not valid YAML: while scanning"),
         ("name: a\n---\nname: b\n", "my.yaml:2: not valid YAML: expected a single document"),
         ("name: a\nsink: \x01", "my.yaml:2: not valid YAML: character #x0001"),
-        ("[" * 20_000, "my.yaml: not valid YAML: nested too deeply"),
+        ("[" * 20_000, "my.yaml:1: is nested too deeply"),
     ],
 )
 def test_broken_yaml_is_one_clear_line(text: str, beginning: str) -> None:
@@ -213,9 +213,10 @@ def test_parts_that_need_something(old: str, new: str, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["a b", "", ".a", "-a", "a/b", "ä", "x" * 129])
 def test_a_name_that_is_none_is_explained(name: str) -> None:
-    assert said(GOOD.replace("name: orders", f"name: '{name}'")) == [
+    (line,) = said(GOOD.replace("name: orders", f"name: '{name}'"))
+    assert line.startswith(
         "my.yaml:1: name: must be letters, digits, '_', '-' and '.', not begin with '-' or '.', and be 128 long at most"
-    ]
+    )
 
 
 def test_a_files_source_needs_to_know_how_records_are_decoded() -> None:
@@ -262,7 +263,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"missing.yaml: cannot be read: No such file or directory"):
         load(missing)
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="is a directory; a pipeline is declared in a YAML file"):
         load(tmp_path)
     with pytest.raises(ConfigError, match=r"binary.yaml: is not UTF-8 text: invalid start byte at byte 6"):
         load(binary)

@@ -1,0 +1,48 @@
+"""Characters in a declaration: those that no key or value may hold, look-alikes of ASCII letters, and text on one line."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_SHOWN = 60
+_ALLOWED = frozenset("\t\n\r")
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that make an editor show a text in another order than it has."""
+
+
+def shown(value: object, most: int = _SHOWN) -> str:
+    """A value as an error shows it: on one line, what cannot be seen escaped, and cut off.
+
+    :param most: characters of it that are shown
+    """
+    text = str(value)
+    cut = text if len(text) <= most else text[:most] + "..."
+    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in cut)
+
+
+def forbidden(text: str, *, key: bool = False) -> str | None:
+    """Name the first character that may not be in a text, None if there is none.
+
+    :param key: whether the text is a key, in which nothing invisible may be, either
+    """
+    for letter in text:
+        kind = unicodedata.category(letter)
+        unseen = kind in ("Cf", "Zl", "Zp") or (kind == "Cc" and letter in _ALLOWED)
+        if (kind in ("Cc", "Cs") and letter not in _ALLOWED) or letter in _TURNING or (key and unseen):
+            return f"{_escaped(letter)}{_named(letter)}"
+    return None
+
+
+def look_alike(text: str) -> str:
+    """Name the first letter of a text that is not ASCII, with a semicolon before it; empty if there is none."""
+    letter = next((letter for letter in text if not letter.isascii()), None)
+    return "" if letter is None else f"; its {shown(letter)!r} is {_escaped(letter)}{_named(letter)}"
+
+
+def _escaped(letter: str) -> str:
+    return f"U+{ord(letter):04X}"
+
+
+def _named(letter: str) -> str:
+    name = unicodedata.name(letter, "")
+    return f" ({name})" if name else ""

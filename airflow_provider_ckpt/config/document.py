@@ -1,0 +1,235 @@
+"""A YAML text as plain data, which knows the line of every key.
+
+Keys are text whatever YAML makes of them (``on`` and ``no`` are fine column names). What YAML allows and is seldom meant
+is a fault: a key that comes twice, a merge key, ``1:30`` as 90, a tag, characters that cannot be seen. Values may name
+environment variables, see ``variables.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from airflow_provider_ckpt.config.characters import forbidden
+from airflow_provider_ckpt.config.problems import Path, Problem
+from airflow_provider_ckpt.config.variables import expand
+
+DEEPEST = 20
+"""Levels of keys and lists, at most."""
+
+LARGEST = 10_000
+"""Keys and values once aliases are written out, at most."""
+
+_TAG = "tag:yaml.org,2002:"
+_LONGEST_NUMBER = 100
+_DECEPTIVE = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-9_.]++)++|[-+]?0[0-7_]*[0-7][0-7_]*")
+"""Numbers that YAML 1.1 reads in base 60 and base 8."""
+
+_DELIMITER = ("transform", "delimiter")
+"""Which may be a control character."""
+
+_NULL_IS_A_WORD = ("error_handling", "missing_field_behavior")
+
+
+class NotReadableError(Exception):
+    """A text is not YAML, or more than is taken.
+
+    :ivar line: where, None if that is not known
+    """
+
+    def __init__(self, line: int | None, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+        self.problem = Problem((), text)
+
+
+class Document:
+    """A YAML text, read.
+
+    :param text: the YAML
+    :param environment: variables that values may name
+    :ivar data: what it holds; incomplete where there are faults
+    :ivar faults: what is not taken, by line
+    :raises NotReadableError: if it is not one YAML document that is a mapping of keys, or too large
+    """
+
+    def __init__(self, text: str, environment: Mapping[str, str]) -> None:
+        self._root = _compose(text)
+        self._children: dict[int, dict[str | int, tuple[int, yaml.Node]]] = {}
+        reader = _Reader(environment)
+        self.data: Any = reader.value(self._root, ())
+        self.faults: list[tuple[int, Problem]] = sorted(reader.faults, key=lambda fault: fault[0])
+
+    def line(self, path: Path) -> int:
+        """The line of the key at a path, or of the innermost part that exists."""
+        node, line = self._root, int(self._root.start_mark.line) + 1
+        for part in path:
+            if id(node) not in self._children:
+                self._children[id(node)] = {key: (at, inside) for key, at, inside in _children(node)}
+            if part not in self._children[id(node)]:
+                return line
+            line, node = self._children[id(node)][part]
+        return line
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes as far as there are not too many, or too deep ones."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._count = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next node."""
+        self._depth += 1
+        self._count += 1
+        line = int(self.peek_event().start_mark.line) + 1
+        if self._depth > DEEPEST:
+            raise NotReadableError(line, f"is nested too deeply: {DEEPEST} levels are the most")
+        if self._count > LARGEST:
+            raise NotReadableError(line, f"has too many keys and values: {LARGEST:,} are the most")
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def _compose(text: str) -> yaml.MappingNode:
+    """The document's node tree."""
+    try:
+        root = _Loader(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        said = ": ".join(part for part in (error.context, error.problem) if part)
+        hint = "; indent by spaces" if "'\\t'" in said else ""
+        raise NotReadableError(mark.line + 1 if mark else None, f"not valid YAML: {said}{hint}") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise NotReadableError(line, f"not valid YAML: character #x{error.character:04x} is not allowed") from error
+    except RecursionError as error:
+        raise NotReadableError(None, f"is nested too deeply: {DEEPEST} levels are the most") from error
+    except (ValueError, OverflowError) as error:  # an escape of no character
+        raise NotReadableError(None, "not valid YAML: an escape stands for no character") from error
+    if root is None:
+        raise NotReadableError(None, "is empty; a pipeline needs name, source and sink")
+    if not isinstance(root, yaml.MappingNode):
+        line = root.start_mark.line + 1
+        raise NotReadableError(line, "must be a mapping of keys: name, source, sink and so on")
+    return root
+
+
+class _Reader:
+    """Turns a node tree into plain data and gathers what YAML allows and we do not."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._scalars = yaml.constructor.SafeConstructor()
+        self._open: set[int] = set()
+        self._done: dict[int, tuple[Any, int]] = {}
+        self._count = 0
+        self.faults: list[tuple[int, Problem]] = []
+
+    def value(self, node: yaml.Node, path: Path) -> Any:
+        """What a node stands for, None with a fault.
+
+        :raises NotReadableError: if there is too much of it, once aliases are written out
+        """
+        if id(node) in self._open:
+            return self._fault(node, path, "contains itself by an alias")
+        before = self._count
+        if id(node) in self._done:
+            data, size = self._done[id(node)]
+            self._count += size
+        else:
+            self._open.add(id(node))
+            self._count += 1
+            data = self._fresh(node, path)
+            self._open.remove(id(node))
+            self._done[id(node)] = data, self._count - before
+        if self._count > LARGEST or len(path) > DEEPEST:
+            what = f"{LARGEST:,} keys and values, {DEEPEST} levels deep, are the most once aliases are written out"
+            raise NotReadableError(node.start_mark.line + 1, f"is too large: {what}")
+        return data
+
+    def _fresh(self, node: yaml.Node, path: Path) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path) if node.tag == f"{_TAG}map" else self._tagged(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            if node.tag != f"{_TAG}seq":
+                return self._tagged(node, path)
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
+        kind, written = node.tag.removeprefix(_TAG), str(node.value)
+        if kind in ("int", "float"):
+            if len(written) > _LONGEST_NUMBER:
+                return self._fault(node, path, "is too long for a number; put text in quotes")
+            if node.style is None and _DECEPTIVE.fullmatch(written):
+                return self._deceptive(node, path)
+        if kind == "null" and path == _NULL_IS_A_WORD:
+            return "null" if written else self._fault(node, path, "is empty; write error, null or skip")
+        try:
+            value = self._scalars.construct_object(node)
+        except yaml.constructor.ConstructorError:
+            return self._tagged(node, path)
+        except (ValueError, LookupError, AttributeError, OverflowError):
+            return self._fault(node, path, f"cannot be read as the {kind} that it looks like; put text in quotes")
+        if isinstance(value, bytes):
+            return self._tagged(node, path)
+        return self._text(node, path, value) if isinstance(value, str) else value
+
+    def _text(self, node: yaml.ScalarNode, path: Path, written: str) -> str | None:
+        try:
+            value = expand(written, self._environment)
+        except ValueError as error:
+            return self._fault(node, path, str(error))
+        found = None if path == _DELIMITER else forbidden(value)
+        return self._fault(node, path, f"holds {found}, which cannot be seen; leave it out") if found else value
+
+    def _deceptive(self, node: yaml.ScalarNode, path: Path) -> None:
+        try:
+            number = self._scalars.construct_object(node)
+        except ValueError:
+            return self._fault(node, path, "cannot be read as the number that it looks like; put text in quotes")
+        return self._fault(node, path, f"{node.value} would be read as {number}; write that, or put text in quotes")
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._fault(key, path, "a key must be plain text")
+                continue
+            name = str(key.value)
+            self._count += 1
+            if key.tag == f"{_TAG}merge":
+                self._fault(key, (*path, name), "merge keys are not supported; write the keys out")
+                continue
+            found = forbidden(name, key=True)
+            if found:
+                self._fault(key, (*path, name), f"the key holds {found}, which cannot be seen; leave it out")
+                continue
+            if name in data:
+                self._fault(key, (*path, name), f"given twice, first in line {lines[name]}")
+            lines.setdefault(name, key.start_mark.line + 1)
+            data[name] = self.value(value, (*path, name))
+        return data
+
+    def _tagged(self, node: yaml.Node, path: Path) -> None:
+        self._fault(node, path, f"the tag {node.tag} is not supported; leave it out")
+
+    def _fault(self, node: yaml.Node, path: Path, text: str) -> None:
+        self.faults.append((node.start_mark.line + 1, Problem(path, text)))
+
+
+def _children(node: yaml.Node) -> Iterator[tuple[str | int, int, yaml.Node]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                yield str(key.value), key.start_mark.line + 1, value
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield index, item.start_mark.line + 1, item

@@ -1,0 +1,102 @@
+"""A wave obeys ``run.time_budget`` even inside one record: it is cancelled, and its batch costs itself alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+import pytest
+
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import DeadlineError
+from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+from airflow_provider_ckpt.replication import waiting
+from airflow_provider_ckpt.replication.engine import Check
+from airflow_provider_ckpt.replication.replicate import replicate
+from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from tests.services.replication import Replication
+from tests.services.tables import execute, scalar
+
+KILLER = 3
+
+
+class BusyEngine(SessionEngine):
+    """Never ends a wave that holds the batch numbered :data:`KILLER`, unless it is killed."""
+
+    def __init__(self, replication: Replication) -> None:
+        super().__init__(replication.spark)
+        self.stuck: list[list[BatchKey]] = []
+
+    def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
+        """Work a wave off, or be busy until ``check`` raises."""
+        keys = [task.key for lane in wave.lanes for task in lane]
+        if all(key.seq != KILLER for key in keys):
+            return super().run(wave, check)
+        self.stuck.append(keys)
+        before = [list(takewhile(lambda task: task.key.seq != KILLER, lane)) for lane in wave.lanes]
+        if any(before):
+            super().run(replace(wave, lanes=[lane for lane in before if lane]), check)
+        while True:
+            check()
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waves are cancelled half a second after the budget."""
+    monkeypatch.setattr(waiting, "GRACE", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_batch_that_outlives_the_budget_runs_alone_and_is_held_and_the_others_are_delivered(
+    orders: Replication,
+) -> None:
+    spread = orders.changed(
+        consumer={"strategy": "round_robin", "lanes": 2}, retry={"rounds": 2}, run={"time_budget": "6s"}
+    )
+
+    stuck = []
+    for _ in range(3):
+        engine = BusyEngine(spread)
+        with pytest.raises(DeadlineError, match=r"orders: a wave was still running .* run.time_budget \(6 s\)"):
+            replicate(spread.setup(), engine)
+        stuck += engine.stuck
+    summary = replicate(spread.changed(run={"time_budget": "1m"}).setup(), BusyEngine(spread))
+
+    assert [[key.seq for key in keys] for keys in stuck[1:]] == [[KILLER], [KILLER]]
+    assert (summary.batches_by_state, summary.route) == ({"held": 1}, ["hold"])
+    assert scalar(orders.dsn, "SELECT count(*) FROM target") == 900
+    (held,) = spread.ledger.partitions("orders").popitem()[1].partition.blocking.values()
+    assert (held.failures, held.finished, held.deaths) == (0, 0, 2)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_record_that_holds_spark_does_not_hold_the_run(orders: Replication) -> None:
+    execute(orders.dsn, f"UPDATE orders SET note = '{'a' * 60}b' WHERE id = 450")
+    slow = orders.changed(transform={"where": "note NOT RLIKE '^(a|aa)+$'"}, run={"time_budget": "20s"})
+    started = time.monotonic()
+
+    with pytest.raises(DeadlineError, match="cancelled"):
+        replicate(slow.setup(), SubmitEngine(slow.pipeline))
+
+    assert time.monotonic() - started < 60
+    partition = orders.ledger.partitions("orders").popitem()[1].partition
+    assert not partition.in_flight
+    assert [batch.finished for batch in partition.blocking.values() if batch.alone] == [0]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_was_being_sent_at_most_once_when_the_budget_ran_out_counts_as_sent(orders: Replication) -> None:
+    once = orders.changed(
+        delivery="at_most_once", consumer={"strategy": "round_robin", "lanes": 1}, run={"time_budget": "6s"}
+    )
+    with pytest.raises(DeadlineError, match="counts as sent"):
+        replicate(once.setup(), BusyEngine(once))
+
+    summary = replicate(once.changed(run={"time_budget": "1m"}).setup(), BusyEngine(once))
+
+    assert summary.route == ["done"]
+    assert scalar(orders.dsn, "SELECT count(*) FROM target") == 900
