@@ -1,4 +1,4 @@
-"""Characters in a declaration: those that no key or value may hold, look-alikes of ASCII letters, and text on one line."""
+"""Characters in a declaration: which none may hold, which only look like ASCII, and text on one line."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A YAML text as plain data, which knows the line of every key.
 
-Keys are text whatever YAML makes of them (``on`` and ``no`` are fine column names). What YAML allows and is seldom meant
-is a fault: a key that comes twice, a merge key, ``1:30`` as 90, a tag, characters that cannot be seen. Values may name
-environment variables, see ``variables.py``.
+Keys are text whatever YAML makes of them (``on`` and ``no`` are fine column names). What YAML allows and is seldom
+meant is a fault: a key that comes twice, a merge key, ``1:30`` as 90, a tag, characters that cannot be seen. Values may
+name environment variables, see ``variables.py``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Document:
     """
 
     def __init__(self, text: str, environment: Mapping[str, str]) -> None:
-        self._root = _compose(text)
+        self._root: yaml.Node = _compose(text)
         self._children: dict[int, dict[str | int, tuple[int, yaml.Node]]] = {}
         reader = _Reader(environment)
         self.data: Any = reader.value(self._root, ())
@@ -86,7 +86,7 @@ class _Loader(yaml.SafeLoader):
         """The next node."""
         self._depth += 1
         self._count += 1
-        line = int(self.peek_event().start_mark.line) + 1
+        line = int(self.peek_event().start_mark.line) + 1  # type: ignore[no-untyped-call]
         if self._depth > DEEPEST:
             raise NotReadableError(line, f"is nested too deeply: {DEEPEST} levels are the most")
         if self._count > LARGEST:
@@ -162,12 +162,12 @@ class _Reader:
             return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
         return self._scalar(node, path)
 
-    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
+    def _scalar(self, node: yaml.Node, path: Path) -> Any:
         kind, written = node.tag.removeprefix(_TAG), str(node.value)
         if kind in ("int", "float"):
             if len(written) > _LONGEST_NUMBER:
                 return self._fault(node, path, "is too long for a number; put text in quotes")
-            if node.style is None and _DECEPTIVE.fullmatch(written):
+            if getattr(node, "style", None) is None and _DECEPTIVE.fullmatch(written):
                 return self._deceptive(node, path)
         if kind == "null" and path == _NULL_IS_A_WORD:
             return "null" if written else self._fault(node, path, "is empty; write error, null or skip")
@@ -181,20 +181,24 @@ class _Reader:
             return self._tagged(node, path)
         return self._text(node, path, value) if isinstance(value, str) else value
 
-    def _text(self, node: yaml.ScalarNode, path: Path, written: str) -> str | None:
+    def _text(self, node: yaml.Node, path: Path, written: str) -> str:
         try:
             value = expand(written, self._environment)
         except ValueError as error:
-            return self._fault(node, path, str(error))
+            self._fault(node, path, str(error))
+            return written
         found = None if path == _DELIMITER else forbidden(value)
-        return self._fault(node, path, f"holds {found}, which cannot be seen; leave it out") if found else value
+        if found:
+            self._fault(node, path, f"holds {found}, which cannot be seen; leave it out")
+        return value
 
-    def _deceptive(self, node: yaml.ScalarNode, path: Path) -> None:
+    def _deceptive(self, node: yaml.Node, path: Path) -> None:
         try:
             number = self._scalars.construct_object(node)
         except ValueError:
-            return self._fault(node, path, "cannot be read as the number that it looks like; put text in quotes")
-        return self._fault(node, path, f"{node.value} would be read as {number}; write that, or put text in quotes")
+            self._fault(node, path, "cannot be read as the number that it looks like; put text in quotes")
+            return
+        self._fault(node, path, f"{node.value} would be read as {number}; write that, or put text in quotes")
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         data: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """Reads a pipeline from YAML or plain data. An error names the file, the line, the key and what to write instead.
 
-How a YAML text becomes data is ``document.py``'s business. Everything is bounded: the text, what it holds once its aliases
-are written out, and the problems that an error lists.
+How a YAML text becomes data is ``document.py``'s business. Everything is bounded: the text, what it holds once its
+aliases are written out, and the problems that an error lists.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ class FencedError(CkptError):
 
 
 class DeadlineError(CkptError):
-    """A wave was still running some time after the run's time budget, and was cancelled; its batches are planned again."""
+    """A wave ran on after the run's time budget and was cancelled; its batches are planned again."""
 
     type = ErrorType.DEADLINE
 

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
-from airflow_provider_ckpt.core.errors import Action, CkptError, DeadlineError, EngineError, ErrorInfo, LedgerUnavailableError
+from airflow_provider_ckpt.core.errors import (
+    Action,
+    CkptError,
+    DeadlineError,
+    EngineError,
+    ErrorInfo,
+    LedgerUnavailableError,
+)
 from airflow_provider_ckpt.core.policy import Retry
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.core.wave import Outcome, Wave, one_by_one, pack, unblocked
@@ -35,8 +42,8 @@ _REVIVALS = 10
 """How often a run starts Spark again: enough for two batches that kill it before they are held."""
 _KEPT = "Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again."
 _OVERDUE = (
-    "Nothing was lost: its batches are planned again. The first batch of each lane runs alone in the next run; one that "
-    "is cancelled so retry.rounds times is held. If batches are merely slow, raise run.time_budget or lower "
+    "Nothing was lost: its batches are planned again. The first of each lane runs alone in the next run; one that is "
+    "cancelled so retry.rounds times is held. If batches are merely slow, raise run.time_budget or lower "
     "commit_strategy.commit_interval."
 )
 _SENT = "At most once: what was being sent counts as sent. Remove the cause and run again for what follows."

@@ -1,7 +1,7 @@
-"""Keeps decimals from Spark's parsers that would occupy them for minutes or hours: a SQL condition over a record's text.
+"""Keeps decimals from Spark's parsers that would occupy them for minutes or hours: a SQL condition over a record.
 
-Java reads a decimal in a time that grows with the square of its digits, and rounds one with an exponent by a number of as
-many digits as the exponent says: ``1e999999999`` is eleven bytes of a record and hours of work.
+Java reads a decimal in a time that grows with the square of its digits, and rounds one with an exponent by a number of
+as many digits as the exponent says: ``1e999999999`` is eleven bytes of a record and hours of work.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.spark import exactness, strictness
-from airflow_provider_ckpt.spark.sql import literal, quote
+from airflow_provider_ckpt.spark.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
@@ -36,7 +36,8 @@ def bearable(fields: Iterable[StructField], text: str, *, delimiter: str | None)
     fields = list(fields)
     if not any(_has_decimals(field.dataType) for field in fields):
         return None
-    glance = f"(octet_length({text}) > {LONGEST} AND {text} RLIKE {literal(_LONG)}) OR {text} RLIKE {literal(_EXPONENT)}"
+    long = f"(octet_length({text}) > {LONGEST} AND {text} RLIKE {literal(_LONG)})"
+    glance = f"{long} OR {text} RLIKE {literal(_EXPONENT)}"
     longest = LONGEST if delimiter is not None else LONGEST + exactness.MARK_LENGTH
     too_long = exactness.parsed_again(
         fields,

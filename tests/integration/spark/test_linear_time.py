@@ -37,7 +37,7 @@ VALUES = {
     "a fraction with Java's letter": (".", "1", "d"),
     "a number of many digits": ("", "1", ""),
     "a number of many digits, in groups": ("", "1,", "1"),
-    "a number of digits that are not ASCII": ("", "١", ""),
+    "a number of digits that are not ASCII": ("", "\u0661", ""),
     "a fraction of many digits": ("0.", "1", "x"),
     "an exponent of many digits": ("1e", "1", ""),
     "an exponent of many zeros": ("1e", "0", "9999999"),
@@ -74,7 +74,9 @@ JSON = {
 
 def cpu_seconds(spark: SparkSession) -> float:
     """Processor time that Spark's JVM has taken."""
-    process = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    process = jvm.java.lang.ProcessHandle.current().pid()
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
@@ -99,15 +101,16 @@ def judge(
     table = spark.createDataFrame(parts, "at bigint, first string, part string, last string").cache()
     names = [field.name for field in parse_schema(spark, CONTROL, "long").fields]
 
-    def judged(length: int) -> dict[str, str | None]:
+    def verdicts(length: int) -> dict[str, str | None]:
         text = f"concat(first, repeat(part, cast({length} / length(part) AS int)), last)"
         control = [f"0L AS {names[0]}", f"at AS {names[1]}", f"cast(NULL AS string) AS {names[2]}"]
         frame = table.selectExpr(*control, f"cast({text} AS binary) AS value")
-        rows = transform.apply(frame, pipeline, Shape(True, [("value", "binary")])).select(names[1], c.VERDICT).collect()
+        judged = transform.apply(frame, pipeline, Shape(True, [("value", "binary")]))
+        rows = judged.select(names[1], c.VERDICT).collect()
         found = {row[0]: row[1] for row in rows}
         return {name: found[at] for at, name in enumerate(records)}
 
-    return judged
+    return verdicts
 
 
 def grows_as_its_length(judged: Callable[[int], object], clock: Callable[[], float]) -> None:

