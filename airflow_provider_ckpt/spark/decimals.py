@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 LONGEST = 1_000
 """Characters of a decimal, at most; an exponent has three digits at most."""
 
-_EXPONENT = r"[eE][+-]?+0*+\p{Nd}{4}"
-_CHARACTER = r"[\p{Nd},.]"
+_EXPONENT = r"[eE][+-]?+0*+\p{IsDigit}{4}"
+_CHARACTER = r"[\p{IsDigit},.]"
 _LONG = rf"(?<!{_CHARACTER}){_CHARACTER}{{{LONGEST + 1}}}"
 
 

@@ -1,4 +1,4 @@
-"""Whatever a YAML file holds, loading it soon gives a pipeline, or a few short lines that say what is wrong and where."""
+"""Whatever a YAML file holds, loading it soon gives a pipeline, or a few short lines: what is wrong, and where."""
 
 from __future__ import annotations
 
