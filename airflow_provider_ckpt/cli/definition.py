@@ -14,7 +14,7 @@ _COMMANDS = "airflow_provider_ckpt.cli"
 
 def get_ckpt_commands() -> list[CLICommand]:
     """Every ``airflow ckpt`` command; named in the provider's info."""
-    commands = (*_running(), *_looking(), *_phases(), *_batches(), *_again(), *_dead_letters(), *_keeping())
+    commands = (*_running(), *_looking(), *_phases(), *_batches(), *_again(), *_sinks(), *_dead_letters(), *_keeping())
     return [GroupCommand("ckpt", "Checkpointed replication: pipelines and the ledger", commands)]
 
 
@@ -162,6 +162,37 @@ def _again() -> Iterable[CLICommand]:
         arg("--ledger-id", required=True, metavar="ID", help="the other ledger, as the refusal of a run names it"),
         *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
         more="For a ledger that was lost: give --file where this one has never run the pipeline.",
+    )
+
+
+def _sinks() -> Iterable[CLICommand]:
+    yield _command(
+        "accept-sink",
+        "sinks.accept_sink",
+        "Go on with a sink that lost commits, was emptied or made anew",
+        given.PIPELINE,
+        arg("--resend", action="store_true", help="send again exactly what the sink has no receipt for"),
+        arg("--keep", action="store_true", help="go on from the checkpoint; what is lost stays lost"),
+        arg(
+            "--from",
+            dest="start",
+            action="append",
+            metavar="[PARTITION=]N",
+            help="with --resend: send again from this position on, where receipts do not tell what is lost",
+        ),
+        *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
+        more="For a pipeline whose runs are refused since the sink is not as this ledger left it. --dry-run says what "
+        "would be sent again.",
+    )
+    yield _command(
+        "move",
+        "sinks.move",
+        "Let the next run deliver to another sink than so far",
+        given.PIPELINE,
+        arg("--unreachable", action="store_true", help="the sink so far cannot be asked any more; see the runbook"),
+        *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
+        more="Settles with the sink so far (its stored declaration, or --file). Then the sink that the next run "
+        "declares is the pipeline's, from the checkpoint on.",
     )
 
 

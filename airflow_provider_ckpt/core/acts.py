@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Instruction
-from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.letters import Letters, Replay
 from airflow_provider_ckpt.core.machine import PipelineMachine, Side
 from airflow_provider_ckpt.core.partition import Partition
@@ -37,6 +37,8 @@ class ActKind(StrEnum):
     RECOVER = "recover"
     REPLAY_LETTERS = "replay_letters"
     DISCARD_LETTERS = "discard_letters"
+    ACCEPT_SINK = "accept_sink"
+    MOVE = "move"
 
 
 BEHIND_FENCE = frozenset({ActKind.FORCE_STOP, ActKind.REWIND})
@@ -52,6 +54,12 @@ receipts are there; under such a number new work would pass for delivered.
 OF_LETTERS = frozenset({ActKind.REPLAY_LETTERS, ActKind.DISCARD_LETTERS})
 """Acts on dead letters; the ledger's index says which of those that they name are still open."""
 
+OF_THE_SINK = frozenset({ActKind.ACCEPT_SINK, ActKind.MOVE})
+"""Acts that are never stored: the sink is looked at, fenced and reconciled for them alone."""
+
+NEED_A_REASON = OF_THE_SINK | {ActKind.SKIP, ActKind.DISCARD_LETTERS, ActKind.REWIND, ActKind.FORCE_STOP}
+"""Acts that give something up, or send something again."""
+
 _SIDES = {ActKind.REPLAY: Side.REPLAY, ActKind.RECOVER: Side.RECOVERY}
 
 
@@ -59,11 +67,13 @@ _SIDES = {ActKind.REPLAY: Side.REPLAY, ActKind.RECOVER: Side.RECOVERY}
 class Act:
     """One act.
 
-    :param batches: for hold, release, skip and cancel; for release, none means all that are held
-    :param positions: for rewind: by partition, the first position to read again
-    :param spans: for replay and recover: source partitions, each with a stretch to read once more
-    :param letters: for acts on dead letters: which, oldest first
+    :param batches: for hold, release, skip and cancel; for release, none means all that are held; for acts of the sink:
+        those of which nobody can tell whether they were delivered, which are held
+    :param positions: for rewind and accept: by partition, the first position to read again
+    :param spans: for replay, recover and accept: source partitions, each with a stretch to read once more
+    :param letters: for acts on dead letters: which, oldest first; for accept: those whose replay the sink has lost
     :param newest_first: for their replay: begin with the newest
+    :param unreachable: for move: the sink so far cannot be asked any more what it has received
     """
 
     kind: ActKind
@@ -72,6 +82,7 @@ class Act:
     spans: tuple[tuple[str, Range], ...] = ()
     letters: tuple[Letters, ...] = ()
     newest_first: bool = False
+    unreachable: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -82,6 +93,7 @@ class Act:
             "spans": [[name, span.start, span.end] for name, span in self.spans],
             "letters": [letters.to_json() for letters in self.letters],
             "newest_first": self.newest_first,
+            "unreachable": self.unreachable,
         }
 
     @classmethod
@@ -94,6 +106,7 @@ class Act:
             tuple((name, Range(start, end)) for name, start, end in data["spans"]),
             tuple(Letters.from_json(item) for item in data.get("letters", ())),
             data.get("newest_first", False),
+            data.get("unreachable", False),
         )
 
 
@@ -109,6 +122,8 @@ def apply(machine: PipelineMachine, act: Act, *, reason: str) -> list[Event]:
         ActKind.FORCE_STOP: machine.force_stop,
         ActKind.RESUME: machine.resume,
     }
+    if act.kind in OF_THE_SINK:
+        return _accept(machine, act, reason)
     if act.kind in phases:
         return phases[act.kind](reason=reason)
     if act.kind is ActKind.REWIND:
@@ -118,6 +133,31 @@ def apply(machine: PipelineMachine, act: Act, *, reason: str) -> list[Event]:
     if act.kind in OF_LETTERS:
         return _letters(machine, act, reason)
     return _each_batch(machine, act, reason)
+
+
+def require_reason(kind: str, who: str | None, why: str | None, *, reason: bool) -> None:
+    """Make sure that an action names its actor, and where that is asked for its reason.
+
+    :param kind: the action, for the message
+    :param reason: whether it needs one
+    :raises ConfigError: naming what is missing
+    """
+    name = kind.replace("_", " ")
+    if not (who or "").strip():
+        raise ConfigError(f"{name}: actor is missing.", hint="Every action names the person who asks for it.")
+    if reason and not (why or "").strip():
+        raise ConfigError(f"{name}: reason is missing.", hint="Say why; the audit trail keeps it.")
+
+
+def _accept(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
+    """Send again what the sink has lost, and hold what may be in it without a receipt."""
+    steps = [_step(machine, ActKind.HOLD, key, reason) for key in act.batches]
+    for name, span in act.spans:
+        machine.check_lost(name, span)
+    events = _rewind(machine, act, reason) if act.positions else []
+    for name, span in act.spans:
+        events += machine.re_read_lost(name, span)[1]
+    return events + [event for step in steps for event in step()]
 
 
 def _rewind(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:

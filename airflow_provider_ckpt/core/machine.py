@@ -146,6 +146,25 @@ class PipelineMachine:
                 hint="End the range at the checkpoint.",
             )
 
+    def re_read_lost(self, source: str, span: Range) -> tuple[Partition, list[Event]]:
+        """Add a side partition that sends again what a sink has lost.
+
+        :raises LedgerStateError: see :meth:`check_lost`
+        """
+        self.check_lost(source, span)
+        return self._side(Side.RECOVERY, source, span, {})
+
+    def check_lost(self, source: str, span: Range) -> None:
+        """Make sure that a stretch is resolved, at or beyond the checkpoint, so that nothing else will send it.
+
+        :raises LedgerStateError: if a part of it is still to be delivered
+        """
+        origin = self.partition(source)
+        mine = [batch.key for batch in origin.blocking.values() if batch.range.overlaps(span)]
+        if origin.limit is not None or span.end > origin.planned_end or mine:
+            owner = f"batch {mine[0]} owns a part of it" if mine else f"the plan ends at {origin.planned_end}"
+            raise LedgerStateError(f"{span} of partition {source!r} is still to be delivered: {owner}.")
+
     def _change(self, phase: Phase, reason: str, *, force: bool = False) -> list[Event]:
         before = self._phase
         self._enter(phase)

@@ -116,7 +116,13 @@ class Partition(PartitionView):
                 f"the receipt's range {receipt.range} is not the batch's {batch.range}", batch=self._name(seq)
             )
         self.batches[seq] = batch.resolved(receipt)
-        event = self._event("acked", seq, verdict=receipt.verdict.value, counts=receipt.counts.to_json())
+        event = self._event(
+            "acked",
+            seq,
+            verdict=receipt.verdict.value,
+            counts=receipt.counts.to_json(),
+            range=[receipt.range.start, receipt.range.end],
+        )
         return [event, *(self.advance() if advance else [])]
 
     def fail(
@@ -218,7 +224,8 @@ class Partition(PartitionView):
         if batch.begun:
             raise LedgerStateError("it was begun, so only a receipt ends it", batch=self._name(batch.key.seq))
         self.batches[batch.key.seq] = replace(batch, state=BatchState.SKIPPED, cancelled=False)
-        return [self._event("skipped", batch.key.seq, reason=reason), *self.advance()]
+        span = [batch.range.start, batch.range.end]
+        return [self._event("skipped", batch.key.seq, reason=reason, range=span), *self.advance()]
 
     def supersede(self, seq: int) -> list[Event]:
         """Take an unresolved batch out of its generation: a rewind, or a receipt with another range, has its place.

@@ -28,6 +28,9 @@ _ACTIONS = {
     "skip": "Skip batches: give them up",
     "force_stop": "Force stop: shut the running one out",
     "resume": "Resume after a stop",
+    "resend_to_sink": "Accept a changed sink: send again what it has lost",
+    "keep_sink": "Accept a changed sink: go on from the checkpoint",
+    "move": "Move: the next run delivers to another sink",
 }
 _TO_CARRY_OUT = timedelta(hours=1)
 """So long after the last moment for an answer it can still be carried out."""

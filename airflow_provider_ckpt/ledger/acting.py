@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, BatchStat
 from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
 from airflow_provider_ckpt.core.letters import Entry, LetterState, Replay
 from airflow_provider_ckpt.core.tickets import Event
-from airflow_provider_ckpt.ledger import bulk, generations, letters, tables, trail
+from airflow_provider_ckpt.ledger import bulk, generations, letters, sinks, tables, trail
 from airflow_provider_ckpt.ledger.records import ActResult, Intent
 from airflow_provider_ckpt.ledger.work import Work
 
@@ -66,6 +66,10 @@ def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
     _note_endings(work, events)
     generations.note(work, events, why)
     _keep_letters(work, act, events)
+    if act.kind in acts.OF_THE_SINK:
+        sinks.forget(work.connection, pipeline)
+        for item in work.changing:
+            item.receipted = None
     work.store()
     after = _state(work, act)
     detail = {"act": act.to_json(), "reason": why, "before": before, "after": after}
@@ -104,7 +108,7 @@ def apply_waiting(work: Work, *, leave: Set[ActKind], keep_refused: bool = False
 
 def _state(work: Work, act: Act) -> dict[str, Any]:
     """What an act is about, as it stands: the phase, the batches that it names, the checkpoints that it moves."""
-    partitions = work.machine.partitions
+    partitions, of_the_sink = work.machine.partitions, act.kind in acts.OF_THE_SINK
     batches: dict[str, str | None] = {}
     for key in act.batches:
         batch = partitions[key.partition].batches.get(key.seq) if key.partition in partitions else None
@@ -119,7 +123,7 @@ def _state(work: Work, act: Act) -> dict[str, Any]:
         "held": sum(b.state is BatchState.HELD for p in partitions.values() for b in p.batches.values()),
         "checkpoint": {name: [partitions[name].generation, partitions[name].committed] for name in sorted(touched)},
         "dead_letters": _by_state(found),
-    }
+    } | ({"sink": sinks.to_json(sinks.standing(work.connection, work.lease.pipeline))} if of_the_sink else {})
 
 
 def _by_state(entries: Iterable[Entry]) -> dict[str, int]:
@@ -133,6 +137,8 @@ def _by_state(entries: Iterable[Entry]) -> dict[str, int]:
 def _keep_letters(work: Work, act: Act, events: Sequence[Event]) -> None:
     """Keep the index of dead letters with what an act does to them."""
     connection, pipeline = work.connection, work.lease.pipeline
+    if act.kind is ActKind.ACCEPT_SINK:
+        letters.replay_lost(connection, pipeline, act.letters)
     if act.kind is ActKind.DISCARD_LETTERS:
         letters.become(connection, pipeline, act.letters, LetterState.DISCARDED)
     for event in events:

@@ -6,10 +6,11 @@ from airflow_provider_ckpt.ledger.letter_views import LetterCommands
 from airflow_provider_ckpt.ledger.people import PeopleCommands
 from airflow_provider_ckpt.ledger.proposals import ProposalCommands
 from airflow_provider_ckpt.ledger.runs import RunCommands
+from airflow_provider_ckpt.ledger.sink_commands import SinkCommands
 from airflow_provider_ckpt.ledger.views import Views
 
 
-class Ledger(RunCommands, PeopleCommands, ProposalCommands, LetterCommands, Views):
+class Ledger(RunCommands, SinkCommands, PeopleCommands, ProposalCommands, LetterCommands, Views):
     """One ledger database; see :meth:`open`.
 
     Every command that takes a lease locks its row and checks the epoch under that lock: it raises

@@ -151,6 +151,15 @@ def put_back(connection: Connection, pipeline: str, letters: Sequence[Letters]) 
         _store(connection, pipeline, changed)
 
 
+def replay_lost(connection: Connection, pipeline: str, letters: Sequence[Letters]) -> None:
+    """Park letters again whose replay the sink has lost; what that replay had parked is gone with it."""
+    entries = load(connection, pipeline, {item.key for item in letters})
+    for state in OPEN:
+        chosen = [entry for entry in entries if entry.at_rest is state]
+        _, changed = move(chosen, letters, {LetterState.REPLAYED}, state=state, replay=None)
+        _store(connection, pipeline, changed)
+
+
 def still_open(connection: Connection, pipeline: str, letters: Sequence[Letters]) -> list[Letters]:
     """Which of them may be replayed or discarded, in the order given."""
     stretches = rereads(connection, pipeline)

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.core.acts import BEHIND_FENCE, BY_A_RUN, Act
-from airflow_provider_ckpt.core.errors import LeaseBusyError
+from airflow_provider_ckpt.core.acts import BEHIND_FENCE, BY_A_RUN, NEED_A_REASON, OF_THE_SINK, Act, require_reason
+from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerStateError
 from airflow_provider_ckpt.core.lease import nobody_is_dead
 from airflow_provider_ckpt.ledger import acting, bulk, proposals, reads, retention, sinks, tables, trail
 from airflow_provider_ckpt.ledger import lease as leases
@@ -46,16 +46,24 @@ class PeopleCommands(Session):
         :param is_dead: knows whether the lease's owner is certainly gone
         :param dry_run: say what would be before and after, whoever holds the lease, and store nothing
         :param proposal: id of the approved proposal that this uses up, in the same transaction
-        :raises ConfigError: if the ledger does not know the pipeline
+        :raises ConfigError: if the ledger does not know the pipeline, or the actor or a reason that it needs is missing
         :raises LedgerStateError: if the act does not fit, or the proposal; nothing is changed then
         """
         with self._writing() as connection:
             reads.known(connection, pipeline)
+            require_reason(act.kind, who, why, reason=act.kind in NEED_A_REASON and not dry_run)
             if dry_run:
                 lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=True)
                 result = acting.apply(Work(connection, lease, datetime.now(UTC)), act, who=who, why=why)
                 connection.rollback()
                 return replace(result, applied=False)
+            if act.kind in OF_THE_SINK:
+                raise LedgerStateError(
+                    f"{act.kind.value.replace('_', ' ')} is not carried out by the ledger alone: it fences the sink "
+                    "and reads its receipts first.",
+                    pipeline=pipeline,
+                    hint=f"Use `airflow ckpt {act.kind.value.replace('_', '-')}`, or the recovery DAG.",
+                )
             result = self._applied_or_stored(connection, pipeline, act, who, why, is_dead)
             if proposal is not None:
                 _use(connection, proposal, act, result, pipeline, who)
@@ -92,8 +100,10 @@ class PeopleCommands(Session):
         :param who: the person
         :param why: the reason; kept in the audit trail
         :param proposal: id of the approved proposal that this uses up, in the same transaction
+        :raises ConfigError: if the actor, or a reason that the act needs, is missing
         :raises LedgerStateError: if the act does not fit, or the proposal; nothing is changed then
         """
+        require_reason(act.kind, who, why, reason=act.kind in NEED_A_REASON)
         with self._command(lease) as work:
             result = acting.apply(work, act, who=who, why=why)
             if proposal is not None:
@@ -114,7 +124,9 @@ class PeopleCommands(Session):
         What it left in flight waits for the next run, which fences and reconciles.
 
         :returns: the lease under the epoch that broke it
+        :raises ConfigError: if actor or reason is missing
         """
+        require_reason("break lease", who, why, reason=True)
         with self._writing() as connection:
             reads.known(connection, pipeline)
             lease, held, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, nobody_is_dead, force=True)
@@ -128,7 +140,9 @@ class PeopleCommands(Session):
         """Go on under another ledger's receipts in the sink: from now on they are this pipeline's own.
 
         :param ledger_id: the id under which the sink holds them
+        :raises ConfigError: if actor or reason is missing
         """
+        require_reason("adopt", who, why, reason=True)
         with self._command(lease, touch=()) as work:
             c = tables.pipeline.c
             here = c.name == lease.pipeline
@@ -151,7 +165,9 @@ class PeopleCommands(Session):
         The lease row stays as well, so that epochs go on growing if the name is used again.
 
         :raises LeaseBusyError: while a run holds the lease
+        :raises ConfigError: if actor or reason is missing
         """
+        require_reason("delete", who, why, reason=True)
         with self._writing() as connection:
             reads.known(connection, pipeline)
             lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)
@@ -180,6 +196,7 @@ class PeopleCommands(Session):
         :returns: rows by what they are
         :raises ConfigError: if the ledger does not know the pipeline
         """
+        require_reason("collect", who, why, reason=False)
         moment = now or datetime.now(UTC)
         return retention.Collection(self._writing, pipeline, keep, moment, dry=dry_run).run(who=who, why=why)
 

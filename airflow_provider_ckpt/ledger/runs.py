@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt
 from airflow_provider_ckpt.core.lease import TAKEOVERS, nobody_is_dead
 from airflow_provider_ckpt.core.letters import Forgotten
-from airflow_provider_ckpt.core.sink_standing import SinkStanding
-from airflow_provider_ckpt.ledger import bulk, planning, reconciling, settling, sinks, tables, trail
+from airflow_provider_ckpt.ledger import bulk, planning, reconciling, settling, tables, trail
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger.records import Lease, Reconciliation, Settlement
 from airflow_provider_ckpt.ledger.session import Session
@@ -74,21 +73,6 @@ class RunCommands(Session):
         """
         with self._writing() as connection:
             return leases.renew(connection, pipeline, epoch, owner)
-
-    def sink_standing(self, pipeline: str) -> SinkStanding:
-        """How the newest run left the sink."""
-        with self._reading() as connection:
-            return sinks.standing(connection, pipeline)
-
-    def expected_receipts(self, pipeline: str) -> list[BatchKey]:
-        """Batches whose receipt the sink must hold: as many as the newest run delivered, and what is pending."""
-        with self._reading() as connection:
-            return sinks.expected_receipts(connection, pipeline)
-
-    def note_sink(self, lease: Lease, standing: SinkStanding) -> None:
-        """Store how the sink stands, once its fence has been raised to the lease's epoch."""
-        with self._command(lease, touch=()) as work:
-            sinks.note(work, standing)
 
     def declare(self, lease: Lease, document: Mapping[str, Any]) -> None:
         """Store the pipeline's declaration, JSON-ready and free of secrets."""

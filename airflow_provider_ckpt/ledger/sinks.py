@@ -12,12 +12,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey, BatchState
+from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.sink_standing import SinkStanding
 from airflow_provider_ckpt.ledger import bulk, tables, trail
 from airflow_provider_ckpt.ledger.receipted import Receipted
 from airflow_provider_ckpt.ledger.work import Work
 
-_B, _G, _N, _P = tables.batch.c, tables.generation.c, tables.pipeline.c, tables.partition.c
+_B, _E, _G = tables.batch.c, tables.event.c, tables.generation.c
+_N, _P = tables.pipeline.c, tables.partition.c
 
 _WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
 
@@ -55,6 +57,24 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
     ahead = connection.execute(sa.select(_B.generation, _B.partition, _B.seq).where(here))
     found.update(BatchKey(*row) for row in ahead)
     return sorted(found)
+
+
+def first_positions(connection: Connection, pipeline: str) -> dict[str, int]:
+    """By partition, the least position that any of its generations began at."""
+    least = sa.select(_G.partition, sa.func.min(_G.base)).where(_G.pipeline == pipeline).group_by(_G.partition)
+    return {row[0]: row[1] for row in connection.execute(least)}
+
+
+def skipped(connection: Connection, pipeline: str) -> dict[tuple[int, str], list[Range]]:
+    """Ranges that were let go, by generation and partition, as far back as the audit trail goes."""
+    rows = connection.execute(
+        sa.select(_E.generation, _E.partition, _E.detail).where(_E.pipeline == pipeline, _E.kind == "skipped")
+    )
+    found: dict[tuple[int, str], list[Range]] = {}
+    for generation, partition, detail in rows:
+        if "range" in detail:
+            found.setdefault((generation, partition), []).append(Range(*detail["range"]))
+    return found
 
 
 def note(work: Work, now: SinkStanding) -> None:

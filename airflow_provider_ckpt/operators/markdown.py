@@ -18,6 +18,8 @@ _LISTED = 20
 _WARNINGS: Mapping[ActKind, str] = {
     ActKind.REWIND: "What follows the position is read and delivered **again**: a sink that appends gets it twice.",
     ActKind.SKIP: "The records of these batches are **not delivered**, and not dead-lettered either.",
+    ActKind.ACCEPT_SINK: "The sink is taken as it is now. What it has lost and is not read again **stays lost** there.",
+    ActKind.MOVE: "What was delivered so far **stays** in the sink so far; the next run goes on in another one.",
     ActKind.FORCE_STOP: "The run that holds the lease is shut out at once. Nothing runs until it is resumed.",
 }
 

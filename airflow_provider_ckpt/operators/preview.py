@@ -36,7 +36,8 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
     id, and ``subject`` and ``body``, what they are asked. All of its fields may be templates; an empty one counts as
     left out.
 
-    :param remedy: ``recover``, ``rewind``, ``replay_dead_letters``, ``release``, ``skip``, ``force_stop``, ``resume``
+    :param remedy: ``recover``, ``rewind``, ``replay_dead_letters``, ``release``, ``skip``, ``force_stop``, ``resume``,
+        ``resend_to_sink``, ``keep_sink``, ``move``
     :param partition: for a rewind of one of several source partitions
     :param to_position: for a rewind: the first position to read again
     :param to_time: for a rewind: back to where the checkpoint stood then

@@ -26,10 +26,12 @@ log = logging.getLogger(__name__)
 _LEASE_PAUSE = 0.5
 
 
-def acquire(setup: Setup, *, force: bool = False) -> Run:
+def acquire(setup: Setup, *, force: bool = False, accepting: bool = False) -> Run:
     """Take the lease, fence the sink, reconcile with its receipts, and carry out what people asked for meanwhile.
 
     :param force: take the lease from whoever holds it (a person's force stop)
+    :param accepting: a person is about to accept the sink as it is: it may have changed, and what people asked for
+        meanwhile waits for the next run
     :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` or its wait says so
     :raises ConfigError: if the sink holds another ledger's receipts for the pipeline
     :raises SinkChangedError: if the sink lost commits, was made anew, or is another one than this ledger left
@@ -45,7 +47,7 @@ def acquire(setup: Setup, *, force: bool = False) -> Run:
             raise
         run = Run(setup, lease, opened)
         try:
-            _begin(run)
+            _begin(run, accepting=accepting)
         except BaseException:
             run.close()
             run.let_go()
@@ -93,17 +95,19 @@ def _admitted(setup: Setup, opened: Opened, *, force: bool) -> Lease:
     return _lease(setup, claims.epoch, force=force)
 
 
-def _begin(run: Run) -> None:
+def _begin(run: Run, *, accepting: bool) -> None:
     """Refuse a sink that is not as it was left; else fence it, and make the ledger agree with what it holds."""
-    state = sink_checks.refuse_changed(run.setup, run.sink)
+    state = None if accepting else sink_checks.refuse_changed(run.setup, run.sink)
     with run.step("fence"):
         run.sink.fence(run.epoch)
-    run.ledger.note_sink(run.lease, SinkStanding(run.epoch, state.target, state.location))
-    run.ledger.declare(run.lease, run.pipeline.document())
+    if state is not None:
+        run.ledger.note_sink(run.lease, SinkStanding(run.epoch, state.target, state.location))
+        run.ledger.declare(run.lease, run.pipeline.document())
     _start(run)
     run.mark_checkpoints()
     run.reconcile()
-    run.apply_intents(behind_fence=True)
+    if not accepting:
+        run.apply_intents(behind_fence=True)
 
 
 def _lease(setup: Setup, sink_epoch: int, *, force: bool) -> Lease:

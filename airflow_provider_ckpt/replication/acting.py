@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, LedgerStateError
 from airflow_provider_ckpt.core.letters import UNTYPED, Selection
-from airflow_provider_ckpt.replication import letters
+from airflow_provider_ckpt.replication import letters, sink_changes
 from airflow_provider_ckpt.replication.owner import is_dead, is_held
 from airflow_provider_ckpt.replication.people import carry_out, carry_out_or_store
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.records import ActResult
     from airflow_provider_ckpt.replication.setup import Setup
+
+
+_LEAST = -(2**63)
+"""Where a partition begins that has no first position of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,39 @@ def force_stop(errand: Errand) -> dict[str, Any]:
         return in_ledger(errand, act) | {"waits_for": None}
     result = carry_out(errand.setup(), act, who=errand.who, why=errand.why, proposal=errand.proposal)
     return report(errand, result)
+
+
+def of_the_sink(errand: Errand, act: Act) -> dict[str, Any]:
+    """Accept the sink as it is, or move to another one; never stored.
+
+    :param act: as :func:`~.sink_changes.accept` or :func:`~.sink_changes.move` made it
+    :raises LeaseBusyError: while a run holds the lease, after the pipeline's wait for it
+    :raises LedgerStateError: if it does not fit any more; nothing was changed
+    """
+    if errand.dry_run:
+        return in_ledger(errand, act) | {"waits_for": None, "next": _sends_again(act)}
+    result = report(
+        errand, sink_changes.carry_out(errand.setup(), act, who=errand.who, why=errand.why, proposal=errand.proposal)
+    )
+    return result | {"next": _sends_again(act)}
+
+
+def _sends_again(act: Act) -> str:
+    """What the runs after an act of the sink do, in words."""
+    if act.kind is ActKind.MOVE:
+        parts = ["the next run delivers to the sink that it declares, from the checkpoint on"]
+    else:
+        parts = [
+            f"{name} is sent again from {'its beginning' if position == _LEAST else position} on"
+            for name, position in sorted(act.positions.items())
+        ]
+        parts += [f"{span} of {name} is sent again" for name, span in act.spans]
+    if act.letters:
+        parts.append(f"{sum(item.records for item in act.letters)} replayed dead letters are parked again: replay them")
+    if act.batches:
+        names = ", ".join(map(str, act.batches))
+        parts.append(f"{names}: held, since nobody can tell whether they were delivered: release or skip them")
+    return "; ".join(parts) or "runs go on from the checkpoint, and nothing is sent again"
 
 
 def skip(errand: Errand, batches: Iterable[str]) -> dict[str, Any]:
@@ -217,6 +254,9 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tup
         yield f"dead letters {state.replace('_', ' ')}", str(letters[0].get(state, 0)), str(letters[1].get(state, 0))
     for batch, state in before["batches"].items():
         yield batch, state or "-", after["batches"][batch] or "below the checkpoint"
+    for name, was in before.get("sink", {}).items():
+        if was != after["sink"][name]:
+            yield f"sink {name}", str(was), str(after["sink"][name] or "as the next run finds it")
     for name, was in before["checkpoint"].items():
         now = after["checkpoint"][name]
         yield f"checkpoint of {name}", f"{was[1]} (generation {was[0]})", f"{now[1]} (generation {now[0]})"

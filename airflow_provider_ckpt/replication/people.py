@@ -125,7 +125,7 @@ def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) ->
     found, wanted, act = unaccounted.found, unaccounted.wanted, unaccounted.act
     result = None
     if act is not None and not dry_run:
-        result = carry_out_or_store(setup, act, who=who, why=why)
+        result = carry_out_or_store(setup, act, who=who, why=why or "recovery of what is unaccounted for")
     return {
         "pipeline": setup.pipeline.name,
         "dry_run": dry_run,

@@ -11,17 +11,18 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_ckpt.core.acts import BY_A_RUN, Act, ActKind
+from airflow_provider_ckpt.core.acts import BY_A_RUN, OF_THE_SINK, Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.replication import letters, people
+from airflow_provider_ckpt.replication import letters, people, sink_changes
 from airflow_provider_ckpt.replication.acting import (
     Errand,
     batch_keys,
     behind_fence,
     force_stop,
     in_ledger,
+    of_the_sink,
     selection,
     skip,
 )
@@ -41,14 +42,17 @@ class Remedy(StrEnum):
     SKIP = "skip"
     FORCE_STOP = "force_stop"
     RESUME = "resume"
+    RESEND_TO_SINK = "resend_to_sink"
+    KEEP_SINK = "keep_sink"
+    MOVE = "move"
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What a person asks for; what a remedy has no use for must be left out.
 
-    :param partition: for a rewind, the source partition
-    :param to_position: for a rewind, the first position to read again
+    :param partition: for a rewind or resend, the source partition
+    :param to_position: for a rewind or resend, the first position to read again
     :param to_time: for a rewind, back to where the checkpoint stood then
     :param batches: for a release, a skip and a replay; for the first and the last, none means all
     :param error_types: for a replay, dead letters of these types only
@@ -72,6 +76,9 @@ _USES: Mapping[Remedy, frozenset[str]] = {
     Remedy.SKIP: frozenset({"batches"}),
     Remedy.FORCE_STOP: frozenset(),
     Remedy.RESUME: frozenset(),
+    Remedy.RESEND_TO_SINK: frozenset({"partition", "to_position"}),
+    Remedy.KEEP_SINK: frozenset(),
+    Remedy.MOVE: frozenset(),
 }
 
 
@@ -96,7 +103,7 @@ def preview(errand: Errand, act: Act) -> dict[str, Any]:
     :raises LedgerStateError: if it does not fit
     """
     found = in_ledger(replace(errand, dry_run=True), act)
-    return found | ({"waits_for": None} if act.kind is ActKind.FORCE_STOP else {})
+    return found | ({"waits_for": None} if act.kind in OF_THE_SINK | {ActKind.FORCE_STOP} else {})
 
 
 def carry_out(errand: Errand, act: Act) -> dict[str, Any]:
@@ -106,6 +113,8 @@ def carry_out(errand: Errand, act: Act) -> dict[str, Any]:
     """
     if act.kind is ActKind.FORCE_STOP:
         return force_stop(errand)
+    if act.kind in OF_THE_SINK:
+        return of_the_sink(errand, act)
     if act.kind in BY_A_RUN:
         return behind_fence(errand, act)
     if act.kind is ActKind.SKIP:
@@ -154,6 +163,21 @@ def _resume(errand: Errand, _: Ask) -> Act | None:
     return None if phase == Phase.RUNNING else Act(ActKind.RESUME)
 
 
+def _resend(errand: Errand, ask: Ask) -> Act | None:
+    start = {}
+    if ask.to_position is not None:
+        start = positions(errand, Goal(position=ask.to_position), ask.partition)
+    return sink_changes.accept(errand.setup(), resend=True, start=start)
+
+
+def _keep(errand: Errand, _: Ask) -> Act | None:
+    return sink_changes.accept(errand.setup(), resend=False)
+
+
+def _move(errand: Errand, _: Ask) -> Act | None:
+    return sink_changes.move(errand.setup())
+
+
 def _held(errand: Errand) -> tuple[BatchKey, ...]:
     """All that are held now: what is held later was not seen, and is not released with them."""
     blocking = errand.ledger.inspect(errand.pipeline)["batches"]
@@ -168,4 +192,7 @@ _PROPOSALS: Mapping[Remedy, Callable[[Errand, Ask], Act | None]] = {
     Remedy.SKIP: _skip,
     Remedy.FORCE_STOP: _force_stop,
     Remedy.RESUME: _resume,
+    Remedy.RESEND_TO_SINK: _resend,
+    Remedy.KEEP_SINK: _keep,
+    Remedy.MOVE: _move,
 }

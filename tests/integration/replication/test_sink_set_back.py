@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ckpt.core.errors import ConfigError, SinkChangedError
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, SinkChangedError
+from airflow_provider_ckpt.replication import sink_changes
+from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication
 from tests.services.tables import add_rows, execute, make_target, scalar
@@ -131,3 +133,140 @@ def test_a_target_that_was_corrected_before_anything_was_sent_is_no_move(orders:
         orders.changed(sink={"table": "narrow"}).run()
 
     assert orders.run().records.delivered == 1000
+
+
+def accept(orders: Replication, *, resend: bool, start: dict[str, int] | None = None) -> str:
+    """Accept the sink as a person would; what the answer says comes next."""
+    setup = orders.setup()
+    asked = Errand(orders.ledger, "orders", lambda: setup, "test:person", "restored")
+    answer = of_the_sink(asked, sink_changes.accept(setup, resend=resend, start=start))
+    assert answer["applied"]
+    [event] = [event for event in orders.ledger.events("orders") if event["kind"] == "accept_sink"]
+    assert (event["who"], event["detail"]["reason"]) == ("test:person", "restored")
+    return str(answer["next"])
+
+
+def counted(orders: Replication, table: str = "target") -> tuple[int, int]:
+    """Rows and different rows."""
+    found = execute(orders.dsn, f"SELECT count(*), count(DISTINCT id) FROM {table}")[0]
+    return int(found[0]), int(found[1])
+
+
+def test_resend_sends_exactly_what_a_restored_sink_has_no_receipt_for(orders: Replication) -> None:
+    orders.run()
+    back_up(orders.dsn)
+    add_rows(orders.dsn, "orders", 1001, 1501)
+    orders.run()
+    add_rows(orders.dsn, "orders", 1501, 1601)
+    restore(orders.dsn)
+    refused(orders)
+
+    assert "public.orders is sent again from 1001 on" in accept(orders, resend=True)
+    orders.run()
+
+    assert counted(orders) == (1600, 1600)
+    assert orders.run().records.delivered == 0
+
+
+def test_resend_fills_a_hole_without_doubling_what_follows_it(orders: Replication) -> None:
+    orders.run()
+    execute(
+        orders.dsn,
+        "DELETE FROM target WHERE id BETWEEN 301 AND 500 OR id > 900",
+        "DELETE FROM ckpt_sink_receipt WHERE seq IN (3, 4, 9)",
+    )
+    refused(orders)
+
+    accept(orders, resend=True)
+    orders.run()
+
+    assert counted(orders) == (1000, 1000)
+    assert orders.ledger.audit("orders")["violations"] == []
+
+
+def test_keep_goes_on_from_the_checkpoint_and_sends_nothing_again(orders: Replication) -> None:
+    orders.run()
+    execute(orders.dsn, "DELETE FROM target WHERE id > 900", "DELETE FROM ckpt_sink_receipt WHERE seq = 9")
+    refused(orders)
+
+    assert "nothing is sent again" in accept(orders, resend=False)
+    add_rows(orders.dsn, "orders", 1001, 1101)
+
+    assert orders.run().records.delivered == 100
+    assert counted(orders) == (1000, 1000)
+
+
+def test_resend_to_a_target_that_was_made_again_sends_everything_since_it_is_empty(orders: Replication) -> None:
+    orders.run()
+    execute(orders.dsn, "DROP TABLE target")
+    make_target(orders.dsn, "target")
+    refused(orders)
+
+    assert "from its beginning on" in accept(orders, resend=True)
+    orders.run()
+
+    assert counted(orders) == (1000, 1000)
+
+
+def test_resend_does_not_guess_where_receipts_stand_and_the_target_holds_some_rows(orders: Replication) -> None:
+    orders.run()
+    execute(orders.dsn, "CREATE TABLE made AS TABLE target", "DELETE FROM made WHERE id > 600", "DROP TABLE target")
+    execute(orders.dsn, "ALTER TABLE made RENAME TO target")
+    refused(orders)
+
+    with pytest.raises(ConfigError, match=r"nothing tells which ones.*--from"):
+        accept(orders, resend=True)
+    accept(orders, resend=True, start={"public.orders": 601})
+    orders.run()
+
+    assert counted(orders) == (1000, 1000)
+
+
+def test_batches_that_nobody_can_tell_of_are_held_when_a_sink_without_bookkeeping_is_kept(orders: Replication) -> None:
+    orders.changed(source={"start_from": "earliest"}).run()
+    add_rows(orders.dsn, "orders", 1001, 1201)
+    execute(orders.dsn, "ALTER TABLE target ADD CONSTRAINT no_1150 CHECK (id <> 1150)")
+    failing = orders.changed(dead_letter_queue={"enabled": False})
+    with pytest.raises(CkptError):
+        failing.run()
+    execute(orders.dsn, "DROP TABLE ckpt_sink_fence, ckpt_sink_receipt", "ALTER TABLE target DROP CONSTRAINT no_1150")
+    refused(orders)
+
+    assert "held" in accept(orders, resend=False)
+    assert orders.run().route == ["hold"]
+    assert counted(orders)[0] == counted(orders)[1]
+
+
+def test_a_move_settles_with_the_old_sink_and_the_next_run_delivers_to_the_new_one(orders: Replication) -> None:
+    orders.run()
+    make_target(orders.dsn, "elsewhere")
+    add_rows(orders.dsn, "orders", 1001, 1101)
+    moved = orders.changed(sink={"table": "elsewhere"})
+    refused(moved)
+
+    setup = orders.setup()
+    asked = Errand(orders.ledger, "orders", lambda: setup, "test:person", "another server")
+    answer = of_the_sink(asked, sink_changes.move(setup))
+
+    assert answer["before"]["sink"]["location"] != answer["after"]["sink"]["location"]
+    assert moved.run().records.delivered == 100
+    assert (counted(orders), counted(orders, "elsewhere")) == ((1000, 1000), (100, 100))
+    assert "the sink is another one" in refused(orders)
+
+
+def test_a_sink_that_is_as_it_was_left_is_not_accepted_by_mistake(orders: Replication) -> None:
+    orders.run()
+    with pytest.raises(LedgerStateError, match="nothing to accept"):
+        accept(orders, resend=True)
+
+
+def test_a_dry_run_says_what_would_be_sent_again_and_changes_nothing(orders: Replication) -> None:
+    orders.run()
+    execute(orders.dsn, "DELETE FROM target WHERE id > 900", "DELETE FROM ckpt_sink_receipt WHERE seq = 9")
+    setup = orders.setup()
+    asked = Errand(orders.ledger, "orders", lambda: setup, "test:person", "restored", dry_run=True)
+
+    answer = of_the_sink(asked, sink_changes.accept(setup, resend=True))
+
+    assert (answer["applied"], answer["next"]) == (False, "public.orders is sent again from 901 on")
+    refused(orders)

@@ -18,6 +18,7 @@ from airflow_provider_ckpt.cli.definition import get_ckpt_commands
 DOCS = (Path(__file__).parents[3] / "docs/cli.rst").read_text("utf-8")
 CHANGING = {
     *("drain", "stop", "resume", "hold", "release", "skip", "rewind", "replay range", "recover", "adopt"),
+    *("accept-sink", "move"),
     *("lease", "gc", "pipeline delete", "db downgrade", "dlq replay", "dlq discard"),
 }
 
@@ -50,7 +51,8 @@ def documented(words: str) -> str:
 
 def test_these_are_the_commands() -> None:
     groups = {
-        "": "run status inspect audit recover rewind drain stop resume hold release skip lease gc adopt",
+        "": "run status inspect audit recover rewind drain stop resume hold release skip lease gc adopt "
+        "accept-sink move",
         "replay": "range",
         "dlq": "list show export replay discard",
         "pipeline": "list show delete",
@@ -83,7 +85,7 @@ def test_a_command_is_documented_with_its_options(words: str) -> None:
 
 
 def test_the_docs_know_no_other_command() -> None:
-    told = {found.strip() for found in re.findall(r"^``airflow ckpt ([a-z ]+)", DOCS, re.MULTILINE)}
+    told = {found.strip() for found in re.findall(r"^``airflow ckpt ([a-z -]+)", DOCS, re.MULTILINE)}
 
     assert told == set(ALL)
 

@@ -1,0 +1,46 @@
+"""``airflow ckpt accept-sink`` and ``move``: what becomes of a pipeline whose sink is not the one that it left."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterable
+from typing import Any
+
+from airflow_provider_ckpt.cli.acting import errand, table
+from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.replication import sink_changes
+from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
+from airflow_provider_ckpt.replication.positions import Goal, positions
+
+
+@command(table)
+def accept_sink(args: Namespace) -> dict[str, Any]:
+    """Take the sink as it is now, and send it again what it has lost, or go on from the checkpoint."""
+    if args.resend == args.keep:
+        raise ConfigError("say either --resend or --keep.", hint="See airflow ckpt accept-sink --help.")
+    if args.keep and args.start:
+        raise ConfigError("--from goes with --resend.", hint="Leave it out, or say --resend.")
+    with errand(args, required_by="accept-sink") as asked:
+        start = _positions(asked, args.start or ())
+        return of_the_sink(asked, sink_changes.accept(asked.setup(), resend=args.resend, start=start))
+
+
+@command(table)
+def move(args: Namespace) -> dict[str, Any]:
+    """Settle with the sink so far; the next run delivers to the one that it declares."""
+    with errand(args, required_by="move") as asked:
+        return of_the_sink(asked, sink_changes.move(asked.setup(), unreachable=args.unreachable))
+
+
+def _positions(asked: Errand, texts: Iterable[str]) -> dict[str, int]:
+    """Where to begin in each source partition, from ``[PARTITION=]N``."""
+    found: dict[str, int] = {}
+    for text in texts:
+        partition, _, number = text.rpartition("=")
+        try:
+            position = int(number.replace(",", ""))
+        except ValueError:
+            raise ConfigError(f"--from {text}: {number!r} is no position.", hint="Write [PARTITION=]N.") from None
+        found |= positions(asked, Goal(position), partition or None)
+    return found
