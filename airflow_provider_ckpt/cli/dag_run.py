@@ -6,40 +6,76 @@ Marking a run in Airflow changes no ledger, so the two may disagree; then the le
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.replication.owner import dag_run_of
+from airflow_provider_ckpt.replication.owner import dag_run_of, is_held, task_of
 
 log = logging.getLogger(__name__)
 
+_UNDER_LEASE = ("plan", "submit", "settle", "route", "retry")
+"""Tasks of a task group that hold its lease while they run."""
 _UNDONE = (BatchState.PLANNED, BatchState.IN_FLIGHT)
 
 
 def seen_by_airflow(status: dict[str, Any]) -> dict[str, Any] | None:
-    """The DAG run that began batches last, JSON-ready; None if it was no DAG run that did.
+    """The DAG run that held the lease last or else began batches last, JSON-ready; None if it was no DAG run that did.
 
     :param status: as the ledger tells it
     """
-    found = dag_run_of(status["begun_by"])
-    if found is None:
+    owner = next(filter(dag_run_of, (status["lease"]["owner"], status["begun_by"])), None)
+    found = dag_run_of(owner)
+    if owner is None or found is None:
         return None
     dag_id, run_id = found
-    state = _state(dag_id, run_id)
-    return {"dag_id": dag_id, "run_id": run_id, "state": state, "disagrees": disagreement(state, status)}
+    state, running = _state(dag_id, run_id), _running(owner)
+    told = disagreement(state, status, running)
+    return {"dag_id": dag_id, "run_id": run_id, "state": state, "disagrees": told}
 
 
-def disagreement(state: str | None, status: dict[str, Any]) -> str | None:
+def disagreement(state: str | None, status: dict[str, Any], running: Sequence[str] = ()) -> str | None:
     """What the ledger holds against the state of a DAG run, None if nothing.
 
-    :param state: ``success`` or ``failed``; nothing is said of another
+    :param state: the DAG run's
+    :param status: as the ledger tells it
+    :param running: tasks that work on the pipeline under a lease and that Airflow shows as running
     """
+    if state == "running" and running and not is_held(status["lease"]):
+        return (
+            f"Airflow shows {', '.join(running)} as running, but nobody holds the lease: it is about to begin or to "
+            "end, or its worker has died, which Airflow notices later; the next run sends what has no verdict"
+        )
     undone = [f"{status['batches'][name.value]} {name.value}" for name in _UNDONE if status["batches"].get(name.value)]
     if state == "success" and undone:
         return f"the DAG run is a success, but batches have no verdict: {', '.join(undone)}; the next run sends them"
     if state == "failed" and not undone and not status["held"]:
         return "the DAG run failed, but all that was planned has its verdict: there is nothing to repeat"
     return None
+
+
+def _running(owner: str) -> list[str]:
+    """The tasks of a lease's owner that Airflow shows as running."""
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+    from sqlalchemy.exc import SQLAlchemyError
+
+    run, task = dag_run_of(owner), task_of(owner)
+    if run is None or task is None:
+        return []
+    here = (TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.map_index, TaskInstance.state)
+    there = (*run, task[1], "running")
+    names = [task[0], *(f"{task[0]}.{name}" for name in _UNDER_LEASE)]
+    query = select(TaskInstance.task_id).where(
+        TaskInstance.task_id.in_(names), *(column == value for column, value in zip(here, there, strict=True))
+    )
+    try:
+        with create_session() as session:
+            return sorted(session.scalars(query))
+    except SQLAlchemyError as error:
+        log.debug("Airflow's metadata database does not tell of tasks: %s", error)
+        return []
 
 
 def _state(dag_id: str, run_id: str) -> str | None:

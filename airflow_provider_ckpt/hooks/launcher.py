@@ -20,6 +20,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.hooks import head_start
 from airflow_provider_ckpt.hooks.head_start import HeadStart
+from airflow_provider_ckpt.hooks.spark_log import SparkLog
 from airflow_provider_ckpt.ledger_location import airflow_connection
 from airflow_provider_ckpt.spark.lifeline import tied
 
@@ -75,6 +76,7 @@ class Launcher(SparkSubmitHook):
             properties_file=str(self._properties),
             application_args=[str(directory)],
         )
+        self._log = SparkLog(self.log)
         if self._connection["deploy_mode"] == "cluster":
             raise ConfigError(
                 "the submit engine needs client mode, for the driver reads the run directory",

@@ -19,9 +19,23 @@ def of_task(dag_id: str, run_id: str, pipeline: str, task: str) -> str:
 
 def dag_run_of(owner: str | None) -> tuple[str, str] | None:
     """The DAG id and run id of an owner, None if it is no task of a DAG run."""
+    parts = _parts(owner)
+    return (parts[0], parts[1]) if parts else None
+
+
+def task_of(owner: str | None) -> tuple[str, int] | None:
+    """The id of an owner's task or task group, and its map index, -1 if it has none; None if it is no task."""
+    parts = _parts(owner)
+    if parts is None:
+        return None
+    name, _, index = parts[3].removesuffix("]").partition("[")
+    return name, int(index) if index else -1
+
+
+def _parts(owner: str | None) -> list[str] | None:
     kind, _, rest = (owner or "").partition(":")
     parts = rest.split("/")
-    return (parts[0], parts[1]) if kind == "dag" and len(parts) == 4 else None
+    return parts if kind == "dag" and len(parts) == 4 else None
 
 
 def of_this_process() -> str:

@@ -7,17 +7,35 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.cli.dag_run import disagreement
-from airflow_provider_ckpt.replication.owner import dag_run_of, of_task, of_this_process
+from airflow_provider_ckpt.replication.owner import dag_run_of, of_task, of_this_process, task_of
 
 
-def status(*, held: bool = False, **batches: int) -> dict[str, Any]:
-    return {"batches": batches, "held": [{"batch": "t#1"}] if held else []}
+def status(*, held: bool = False, lease: str | None = None, **batches: int) -> dict[str, Any]:
+    return {
+        "batches": batches,
+        "held": [{"batch": "t#1"}] if held else [],
+        "lease": {"held": lease is not None, "owner": lease},
+    }
 
 
 @pytest.mark.parametrize("state", ["running", "queued", None])
 def test_of_a_run_that_is_not_over_or_gone_nothing_is_said(state: str | None) -> None:
     assert disagreement(state, status(planned=1)) is None
     assert disagreement(state, status()) is None
+    assert disagreement(state, status(lease="dag:a/b/orders/t"), ["t"]) is None
+
+
+def test_a_task_that_airflow_shows_as_running_while_nobody_holds_the_lease_is_told() -> None:
+    said = disagreement("running", status(in_flight=1), ["replicate.submit"])
+
+    assert said is not None
+    assert "Airflow shows replicate.submit as running, but nobody holds the lease" in said
+
+
+def test_an_owner_names_its_task_or_group() -> None:
+    assert task_of(of_task("care", "one", "orders", "replicate[2]")) == ("replicate", 2)
+    assert task_of(of_task("care", "one", "orders", "shop.replicate")) == ("shop.replicate", -1)
+    assert task_of(of_this_process()) is None
 
 
 def test_a_success_with_batches_that_have_no_verdict_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import stat
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.hooks.launcher import Launcher
+from airflow_provider_ckpt.hooks.spark_log import SparkLog
 
 
 def pipeline(**run: Any) -> Pipeline:
@@ -99,3 +101,30 @@ def test_a_driver_s_jars_are_spark_s_too(tmp_path: Path) -> None:
     Launcher(Pipeline.model_validate(document), tmp_path)
 
     assert "spark.jars=/opt/a.jar,/opt/b.jar\n" in (tmp_path / "spark.properties").read_text()
+
+
+def test_warnings_of_spark_arrive_as_warnings(tmp_path: Path) -> None:
+    launcher = Launcher(pipeline(), tmp_path)
+    levels: list[tuple[str, str]] = []
+    launcher._log = SparkLog(Recorder(levels))
+
+    launcher._process_spark_submit_log(
+        iter(["26/11/23 04:00:00 WARN Utils: your hostname resolves to a loopback address\n", "plain\n"])
+    )
+
+    assert levels == [
+        ("WARNING", "26/11/23 04:00:00 WARN Utils: your hostname resolves to a loopback address"),
+        ("INFO", "plain"),
+    ]
+    (tmp_path / "other").mkdir()
+    assert isinstance(Launcher(pipeline(), tmp_path / "other").log, SparkLog)
+
+
+class Recorder:
+    """A logger that notes levels and lines."""
+
+    def __init__(self, told: list[tuple[str, str]]) -> None:
+        self._told = told
+
+    def log(self, level: int, line: str) -> None:
+        self._told.append((logging.getLevelName(level), line))
