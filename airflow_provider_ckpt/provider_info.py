@@ -73,6 +73,16 @@ _CONFIG = {
                 "example": "/var/cache/airflow/spark",
                 "default": None,
             },
+            "spark_history_url": {
+                "description": (
+                    "Where the history server is that shows Spark applications of submit which have ended; a task "
+                    "leads there if its Spark logs events (spark.eventLog.enabled)."
+                ),
+                "version_added": "0.1.0",
+                "type": "string",
+                "example": "https://spark-history.example.com",
+                "default": None,
+            },
         },
     },
 }
@@ -136,7 +146,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "task-decorators": [{"name": "ckpt_batch", "class-name": f"{_PACKAGE}.decorators.batch.ckpt_batch_task"}],
         "asset-uris": [{"schemes": ["ckpt"], "handler": f"{_PACKAGE}.assets.pipeline.sanitize_uri"}],
-        "extra-links": [f"{_PACKAGE}.links.pipeline.PipelineLink"],
+        "extra-links": [f"{_PACKAGE}.links.pipeline.PipelineLink", f"{_PACKAGE}.links.spark.SparkLink"],
         "notifications": [f"{_PACKAGE}.notifications.ckpt.CkptNotifier"],
         "connection-types": [_CONNECTION],
         "cli": [f"{_PACKAGE}.cli.definition.get_ckpt_commands"],

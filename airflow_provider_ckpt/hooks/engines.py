@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
-    from airflow_provider_ckpt.replication.engine import Engine
+    from airflow_provider_ckpt.replication.engine import Engine, Ready
 
 
-def make_engine(pipeline: Pipeline) -> Engine:
-    """The pipeline's engine; nothing is started yet."""
+def make_engine(pipeline: Pipeline, on_ready: Callable[[Ready], None] | None = None) -> Engine:
+    """The pipeline's engine; nothing is started yet.
+
+    :param pipeline: the pipeline
+    :param on_ready: told once a Spark of the run's own is up
+    """
     if pipeline.run.engine == "connect":
         from airflow_provider_ckpt.hooks.connect_engine import ConnectEngine
 
         return ConnectEngine(pipeline)
     from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
 
-    return SubmitEngine(pipeline)
+    return SubmitEngine(pipeline, on_ready=on_ready)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import (
@@ -45,12 +45,20 @@ class SubmitEngine:
 
     :param pipeline: its ``run`` part says which Spark connection and properties to use; without a connection the master
         is ``local[*]``
+    :param on_ready: told once Spark is up
     :param stop_seconds: how long Spark may take to end in good order
     :ivar error: what ``spark-submit`` ended with, None while it runs or if it ended in good order
     """
 
-    def __init__(self, pipeline: Pipeline, *, stop_seconds: float = _STOP_SECONDS) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        on_ready: Callable[[Ready], None] | None = None,
+        stop_seconds: float = _STOP_SECONDS,
+    ) -> None:
         self._pipeline = pipeline
+        self._on_ready = on_ready
         self._stop_seconds = stop_seconds
         self._directory: RunDirectory | None = None
         self._side: ControlSide | None = None
@@ -86,9 +94,12 @@ class SubmitEngine:
             for reply in self._replies(check):
                 if "ready" not in reply:
                     raise _final(ErrorInfo.from_json(reply["error"]), self._pipeline.name)
-                self._ready = Ready(reply["ready"], [(name, kind) for name, kind in reply["columns"]])
+                columns = [(name, kind) for name, kind in reply["columns"]]
+                self._ready = Ready(reply["ready"], columns, reply["ui"], reply["application"])
                 assert self._launcher is not None
                 self._launcher.forget_properties()
+                if self._on_ready is not None:
+                    self._on_ready(self._ready)
         return self._ready
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:

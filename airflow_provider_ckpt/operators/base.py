@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import Asset, BaseOperator, get_parsing_context
+from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, get_parsing_context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ckpt.assets.pipeline import pipeline_asset
@@ -22,6 +22,7 @@ from airflow_provider_ckpt.core.errors import (
 )
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger, resolve_connection
 from airflow_provider_ckpt.links.pipeline import PipelineLink
+from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators import declaration as declarations
 from airflow_provider_ckpt.operators.declaration import Declaration
 from airflow_provider_ckpt.operators.last_will import let_go
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.records import Lease
-    from airflow_provider_ckpt.replication.engine import Engine
+    from airflow_provider_ckpt.replication.engine import Engine, Ready
     from airflow_provider_ckpt.replication.setup import Setup
     from airflow_provider_ckpt.stats import StatsMeter
 
@@ -55,7 +56,7 @@ class CkptOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("pipeline", "ckpt_conn_id", "declaration")
     template_fields_renderers: ClassVar[dict[str, str]] = {"pipeline": "json", "declaration": "json"}
-    operator_extra_links = (PipelineLink(),)
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (PipelineLink(),)
     ui_color = "#d8ecff"
     announces: ClassVar[bool] = False
     """Whether it gives the events of its pipeline's asset, through an alias."""
@@ -67,6 +68,8 @@ class CkptOperator(BaseOperator):
         self.pipeline = pipeline
         self.ckpt_conn_id = ckpt_conn_id
         self.declaration: dict[str, Any] | None = None
+        self.spark_application: str | None = None
+        self._ti: Any = None
         self._asset: Asset | None = None
         self._engine: Engine | None = None
         self._held: tuple[Ledger, Lease] | None = None
@@ -174,7 +177,7 @@ class CkptOperator(BaseOperator):
         from airflow_provider_ckpt.replication.setup import Setup
         from airflow_provider_ckpt.stats import StatsMeter
 
-        run = context["dag_run"]
+        run, self._ti = context["dag_run"], context["ti"]
 
         def hold(lease: Lease) -> None:
             self._held = ledger, lease
@@ -211,8 +214,15 @@ class CkptOperator(BaseOperator):
         """The engine that runs Spark; nothing is started before its first wave. ``on_kill`` stops it."""
         from airflow_provider_ckpt.hooks.engines import make_engine
 
-        self._engine = make_engine(pipeline)
+        self._engine = make_engine(pipeline, self._show_spark)
         return self._engine
+
+    def _show_spark(self, ready: Ready) -> None:
+        """Have the task's page lead to Spark's own pages at once; Airflow asks for the link when the task has ended."""
+        self.spark_application = ready.application
+        if ready.ui and self._ti is not None:
+            self.log.info("Spark's UI: %s", ready.ui)
+            self._ti.xcom_push(key=SparkLink().xcom_key, value=ready.ui)
 
 
 def airflow_error(error: CkptError) -> AirflowException:

@@ -8,6 +8,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.assets.pipeline import RUNS, announce
 from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators.base import CkptOperator, hand_over
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class CkptReplicateOperator(CkptOperator):
     """
 
     announces = True
+    operator_extra_links = (*CkptOperator.operator_extra_links, SparkLink())
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

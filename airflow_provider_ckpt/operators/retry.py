@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.assets.pipeline import announce
 from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators.branching import CkptBranchOperator
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class CkptRetryOperator(CkptBranchOperator):
     :param branches: the task id of each route that may follow
     :param deferrable: wait in the triggerer between rounds, not in a worker's slot; the lease is renewed either way
     """
+
+    operator_extra_links = (*CkptBranchOperator.operator_extra_links, SparkLink())
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators.step import CkptStepOperator
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 class CkptSubmitOperator(CkptStepOperator):
     """Deliver the planned batches; skipped, and no Spark started, where there are none."""
+
+    operator_extra_links = (*CkptStepOperator.operator_extra_links, SparkLink())
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run it."""

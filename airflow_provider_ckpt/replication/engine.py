@@ -20,10 +20,14 @@ class Ready:
 
     :param parallelism: how many tasks run at once
     :param columns: what the transform puts out: name and Spark SQL type
+    :param ui: the address of Spark's own pages, while it runs; None if there are none
+    :param application: the id under which a history server shows it, None if it logs no events for one
     """
 
     parallelism: int
     columns: Sequence[tuple[str, str]]
+    ui: str | None = None
+    application: str | None = None
 
 
 class WaveLostError(Exception):

@@ -48,7 +48,11 @@ def main(directory: str) -> int:
     except CkptError as error:
         side.failed(0, error.info, final=True)
         return 1
-    side.ready(spark.sparkContext.defaultParallelism, columns)
+    context = spark.sparkContext
+    logged = spark.conf.get("spark.eventLog.enabled", "false") == "true"
+    side.ready(
+        context.defaultParallelism, columns, ui=context.uiWebUrl, application=context.applicationId if logged else None
+    )
     for wave in side.waves():
         started = time.monotonic()
         try:

@@ -66,13 +66,22 @@ class DriverSide:
                 yield Wave.from_json(line)
             time.sleep(_PAUSE)
 
-    def ready(self, parallelism: int, columns: Sequence[tuple[str, str]]) -> None:
+    def ready(
+        self,
+        parallelism: int,
+        columns: Sequence[tuple[str, str]],
+        *,
+        ui: str | None = None,
+        application: str | None = None,
+    ) -> None:
         """Say that Spark is up.
 
         :param parallelism: how many tasks run at once
         :param columns: what the transform puts out: name and Spark SQL type
+        :param ui: the address of Spark's own pages, while it runs
+        :param application: the id under which a history server will show it
         """
-        self._reply({"ready": parallelism, "columns": list(columns)})
+        self._reply({"ready": parallelism, "columns": list(columns), "ui": ui, "application": application})
 
     def finished(self, number: int, outcomes: Sequence[Outcome], seconds: float) -> None:
         """Say what became of a wave's batches."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -18,6 +20,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
 from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+from airflow_provider_ckpt.replication.engine import Ready
 from airflow_provider_ckpt.spark.job import Job
 
 _SECRET = "correct-horse-battery"
@@ -101,6 +104,28 @@ def test_spark_starts_with_its_secrets_out_of_sight_and_its_loss_is_told(tmp_pat
             engine.run(Wave(1, [[BatchTask(BatchKey(1, "files", 0), Range(0, 5), 1)]], 5), _go_on)
     finally:
         engine.kill()
+
+
+def test_spark_tells_where_its_pages_are_and_will_be(tmp_path: Path, runs: Path) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    logged = {"spark.ui.enabled": "true", "spark.eventLog.enabled": "true", "spark.eventLog.dir": str(events)}
+    pipeline = _pipeline(tmp_path)
+    pipeline = pipeline.model_copy(
+        update={"run": pipeline.run.model_copy(update={"conf": {**pipeline.run.conf, **logged}})}
+    )
+    told: list[Ready] = []
+    engine = SubmitEngine(pipeline, on_ready=told.append)
+    engine.start(_job(pipeline))
+    try:
+        ready = engine.ready(_go_on)
+        assert told == [ready]
+        with urlopen(f"{ready.ui}/api/v1/applications", timeout=60) as answer:
+            (application,) = json.load(answer)
+        assert application["id"] == ready.application
+    finally:
+        engine.close()
+    assert [file.name for file in events.rglob(f"*{ready.application}*")]
 
 
 def test_a_killed_driver_is_told_by_its_signal(tmp_path: Path, runs: Path) -> None:

@@ -68,13 +68,18 @@ def test_waves_arrive_in_order_until_the_stop(tmp_path: Path) -> None:
 def test_replies_arrive_once(tmp_path: Path) -> None:
     driver, control = DriverSide(str(tmp_path)), ControlSide(tmp_path)
     outcome = Outcome(_KEY, 1, AttemptOutcome.NOT_ATTEMPTED)
-    driver.ready(4, [("id", "bigint")])
+    driver.ready(4, [("id", "bigint")], ui="http://driver:4040", application="local-1")
     driver.finished(1, [outcome], 0.5)
     driver.failed(2, ErrorInfo(ErrorType.PROCESSING, "a worker died"), final=False)
 
     ready, finished, failed = control.replies()
 
-    assert ready == {"ready": 4, "columns": [["id", "bigint"]]}
+    assert ready == {
+        "ready": 4,
+        "columns": [["id", "bigint"]],
+        "ui": "http://driver:4040",
+        "application": "local-1",
+    }
     assert [Outcome.from_json(item) for item in finished["outcomes"]] == [outcome]
     assert (failed["wave"], failed["final"]) == (2, False)
     assert control.replies() == []
