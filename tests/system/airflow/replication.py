@@ -25,6 +25,6 @@ for path in sorted(Path(__file__).parent.glob("*/*.yaml")):
             @task
             def after(ti: Any = None) -> Any:
                 """With Airflow's own trigger rule: all that is directly before it must have succeeded."""
-                return ti.xcom_pull(task_ids="run.summary")["pipeline"]
+                return {"after": ti.xcom_pull(task_ids="run.summary")["pipeline"]}
 
             group >> after()

@@ -26,7 +26,7 @@ def test_a_finished_run_that_is_cleared_sends_nothing_again_and_plans_what_is_ne
     assert again.epoch == first.epoch + 1
     states = scene.airflow.task_states("cleared", run_id)
     assert (states["run.submit"], states["run.hold"], states["after"]) == ("skipped", "skipped", "success")
-    assert scene.airflow.xcom("cleared", run_id, "after") == "cleared"
+    assert scene.airflow.xcom("cleared", run_id, "after") == {"after": "cleared"}
 
     scene.write("cleared", range(100, 150))
     scene.clear("cleared", run_id)

@@ -50,7 +50,7 @@ with DAG("fleet", schedule=None):
 
     @task
     def after():
-        return "it ran"
+        return {"it": "ran"}
 
     each.expand(pipeline=["pipelines/empty.yaml", "pipelines/orders.yaml"]) >> after()
 
@@ -174,7 +174,7 @@ def test_each_member_of_an_expanded_group_goes_its_own_way(surface: Surface) -> 
     }
     found = {task: surface.mapped(run_id, task) for task in expected}
     assert {task: (states[0], states[1]) for task, states in found.items()} == expected
-    assert surface.airflow.xcom("fleet", run_id, "after") == "it ran"
+    assert surface.airflow.xcom("fleet", run_id, "after") == {"it": "ran"}
     path = f"/dags/fleet/dagRuns/{quote(run_id)}/taskInstances/each.run.summary/xcomEntries/return_value"
     handed = [surface.airflow.api("GET", f"{path}?map_index={index}&deserialize=true")["value"] for index in (0, 1)]
     assert [item["pipeline"] for item in handed] == ["empty", "orders"]
