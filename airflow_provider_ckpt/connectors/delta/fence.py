@@ -8,6 +8,8 @@ Without a table there is nothing to commit to, and the schema is not known. So t
 named by the epoch, then looks for the table; a committer first creates the table, empty, and opens its handle, then
 reads the fence files, then commits data. Whichever comes first, one of them sees the other: a stale epoch can at worst
 leave an empty table behind.
+
+A table that was restored, or whose receipts are lost, is fenced only once a person has accepted it as it is.
 """
 
 from __future__ import annotations
@@ -16,13 +18,17 @@ from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
+from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
+from airflow_provider_ckpt.connectors.two_phase.setback import accept, must_begin_anew
 from airflow_provider_ckpt.connectors.two_phase.staged import discard
 from airflow_provider_ckpt.connectors.two_phase.version import TRIES, never_quiet
 
 
-def fence(layout: DeltaLayout, epoch: int) -> None:
+def fence(layout: DeltaLayout, epoch: int, *, accepting: bool = False) -> None:
     """Shut out every older epoch; see the module.
 
+    :param accepting: whether a person accepted a table that was set back or has lost its receipts
+    :raises SinkChangedError: if it has, and nobody did
     :raises FencedError: if a newer epoch holds the fence
     :raises SinkError: if other writers keep committing in between
     """
@@ -33,15 +39,23 @@ def fence(layout: DeltaLayout, epoch: int) -> None:
         write_durably(layout.fences / str(epoch), b"")
     except OSError as error:
         raise io_error(error, f"write the fence at {layout.fences}") from error
+    receipts = Receipts(layout)
     discard(file for file in layout.fences.iterdir() if file.name.isdecimal() and int(file.name) < epoch)
     for _ in range(TRIES):
         version = DeltaVersion(layout, delta_table.load(layout.table))
         version.refuse_if_fenced(epoch)
-        if version.table is None or version.committed_epoch == epoch:
+        if version.table is None:
             return
+        anew = must_begin_anew(version, receipts, accepting=accepting)
+        if version.committed_epoch == epoch and not anew:
+            accept(version)
+            return
+        transactions = {layout.epoch_app: epoch}
         try:
+            if anew and version.head is not None:
+                transactions[layout.receipts_app] = receipts.begin_anew(version.head, version=version.following)
             note = {"ckpt": {"pipeline": layout.pipeline, "fence": epoch}}
-            delta_table.commit(version.table, layout.table, [], {layout.epoch_app: epoch}, note)
+            delta_table.commit(version.table, layout.table, [], transactions, note)
         except (DeltaError, OSError) as error:
             if not delta_table.moved(version.table, layout.table):
                 raise delta_table.delta_error(error, f"commit the fence to {layout.table}") from error

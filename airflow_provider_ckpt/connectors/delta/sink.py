@@ -21,6 +21,7 @@ from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkC
 from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
+from airflow_provider_ckpt.connectors.two_phase.setback import Setback, find_setback, missing
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
@@ -41,6 +42,7 @@ class DeltaSink:
         self._grows = pipeline.sink.grows
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
         self._receipts = Receipts(self._layout)
+        self._setback: Setback | None = None
 
     @property
     def location(self) -> str:
@@ -93,21 +95,23 @@ class DeltaSink:
             )
 
     def claims(self) -> Claims:
-        """This ledger's fence, and every ledger that ever fenced this pipeline here."""
-        return Claims(self._version().epoch, self._layout.ledgers())
+        """This ledger's fence, every ledger that ever fenced this pipeline here, the table's id, and a restore."""
+        version = self._version()
+        self._setback = find_setback(version, self._receipts)
+        told = self._setback.message if self._setback is not None else None
+        return Claims(version.epoch, self._layout.ledgers(), version.target, told)
 
     def fence(self, epoch: int) -> None:
-        """Shut out every older epoch; see ``fence.py``."""
-        fence(self._layout, epoch)
+        """Shut out every older epoch; see ``fence.py``. A setback that :meth:`claims` told of counts as accepted."""
+        fence(self._layout, epoch, accepting=self._setback is not None)
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
         """What the table's log names as receipted and is news."""
         yield from self._receipts.beyond(self._version().head, known)
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Those that the table's log does not name; see :meth:`Sink.missing`."""
-        found = self._receipts.find(self._version().head, keys)
-        return [key for key in keys if key not in found]
+        """Those that the table's log does not name, or whose rows a restore took away; see :meth:`Sink.missing`."""
+        return missing(self._version(), self._receipts, keys)
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """The lines of each attempt's file; see :meth:`Sink.letters`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.delta import history
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.column_types import misfits, schema_of
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
@@ -46,6 +47,27 @@ class DeltaVersion(TableVersion):
         """The highest epoch fenced so far; the fence files are read now, after the handle was opened."""
         files = self.layout.fences.iterdir() if self.layout.fences.is_dir() else ()
         return max(self.committed_epoch, max((int(file.name) for file in files if file.name.isdecimal()), default=0))
+
+    @property
+    def target(self) -> str | None:
+        """The table's id."""
+        return str(self.table.metadata().id) if self.table is not None else None
+
+    @property
+    def current(self) -> int:
+        """The version of the handle."""
+        return self.table.version() if self.table is not None else 0
+
+    @property
+    def following(self) -> int:
+        """The handle's next version, since a commit takes no other."""
+        return self.current + 1
+
+    def went_back_to(self, since: int) -> int | None:
+        """See :meth:`TableVersion.went_back_to`; restores whose entry in the log was cleaned up are not seen."""
+        if self.table is None:
+            return 0 if since else None
+        return history.went_back_to(self.table, self.layout.table, since)
 
     def refuse_misfit(self, staged: Staged) -> None:
         """See :meth:`TableVersion.refuse_misfit`."""

@@ -2,25 +2,41 @@
 
 The epoch is a property, and the commit makes an empty snapshot; ``version.py`` says why both are needed. A commit
 prepared before the fence is refused by the catalog, and one prepared after it sees the epoch.
+
+A table that was rolled back, or whose receipts are lost, is fenced only once a person has accepted it as it is.
 """
 
 from __future__ import annotations
 
+from airflow_provider_ckpt.connectors.files.local import io_error
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
+from airflow_provider_ckpt.connectors.two_phase.setback import accept, must_begin_anew
 from airflow_provider_ckpt.connectors.two_phase.version import TRIES, never_quiet
 
 
-def fence(address: TableAddress, epoch: int) -> None:
+def fence(address: TableAddress, epoch: int, *, accepting: bool = False) -> None:
     """Shut out every older epoch; see the module.
 
+    :param accepting: whether a person accepted a table that was set back or has lost its receipts
+    :raises SinkChangedError: if it has, and nobody did
     :raises FencedError: if a newer epoch holds the fence
     :raises SinkError: if other writers keep committing in between
     """
     for _ in range(TRIES):
         version = IcebergVersion(address, address.load() or address.create())
         version.refuse_if_fenced(epoch)
-        if version.epoch == epoch:
+        receipts = Receipts(version.layout)
+        anew = must_begin_anew(version, receipts, accepting=accepting)
+        if version.epoch == epoch and not anew:
+            accept(version)
             return
-        version.commit_fence(epoch)
+        head = None
+        if anew and version.head is not None:
+            try:
+                head = receipts.begin_anew(version.head, version=version.following)
+            except OSError as error:
+                raise io_error(error, f"write receipts in {version.layout.table}") from error
+        version.commit_fence(epoch, head)
     raise never_quiet(version.layout)

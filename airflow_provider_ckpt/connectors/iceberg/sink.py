@@ -20,6 +20,7 @@ from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
+from airflow_provider_ckpt.connectors.two_phase.setback import Setback, find_setback, missing
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
@@ -38,6 +39,7 @@ class IcebergSink:
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._context = context
         self._address = TableAddress(pipeline, connection, context)
+        self._setback: Setback | None = None
 
     @property
     def location(self) -> str:
@@ -69,15 +71,17 @@ class IcebergSink:
             )
 
     def claims(self) -> Claims:
-        """This ledger's fence, and every ledger that ever fenced this pipeline here."""
+        """This ledger's fence, every ledger that ever fenced this pipeline here, the table's UUID, and a rollback."""
         version = self._version()
         if version is None:
             return Claims()
-        return Claims(version.epoch, ledgers(version.table.properties, self._context.pipeline))
+        self._setback = find_setback(version, Receipts(version.layout))
+        told = self._setback.message if self._setback is not None else None
+        return Claims(version.epoch, ledgers(version.table.properties, self._context.pipeline), version.target, told)
 
     def fence(self, epoch: int) -> None:
-        """Shut out every older epoch; see ``fence.py``."""
-        fence(self._address, epoch)
+        """Shut out every older epoch; see ``fence.py``. A setback that :meth:`claims` told of counts as accepted."""
+        fence(self._address, epoch, accepting=self._setback is not None)
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
         """What the table's property names as receipted and is news."""
@@ -86,10 +90,9 @@ class IcebergSink:
             yield from Receipts(version.layout).beyond(version.head, known)
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Those that the table's property does not name; see :meth:`Sink.missing`."""
+        """Those that the table does not name, or whose rows a rollback took away; see :meth:`Sink.missing`."""
         version = self._version()
-        found = Receipts(version.layout).find(version.head, keys) if version is not None else {}
-        return [key for key in keys if key not in found]
+        return missing(version, Receipts(version.layout), keys) if version is not None else keys
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """The lines of each attempt's file; see :meth:`Sink.letters`."""

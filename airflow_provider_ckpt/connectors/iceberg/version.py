@@ -58,6 +58,39 @@ class IcebergVersion(TableVersion):
         """What the table's property says."""
         return int(self.table.properties.get(self.layout.epoch_property, 0))
 
+    @property
+    def target(self) -> str:
+        """The table's UUID."""
+        return str(self.table.metadata.table_uuid)
+
+    @property
+    def current(self) -> int:
+        """The sequence number of the newest snapshot."""
+        snapshot = self.table.current_snapshot()
+        return (snapshot.sequence_number or 0) if snapshot is not None else 0
+
+    @property
+    def following(self) -> int:
+        """The next sequence number; 0 in a table of format version 1, which has none."""
+        return self.table.metadata.next_sequence_number()
+
+    def went_back_to(self, since: int) -> int | None:
+        """See :meth:`TableVersion.went_back_to`.
+
+        Expiry cuts off the oldest ancestors, and some programs then take the oldest that is left for the first of all.
+        So where all that are left are newer than ``since``, nothing can be told.
+        """
+        if not since:
+            return None
+        snapshots = {snapshot.snapshot_id: snapshot for snapshot in self.table.snapshots()}
+        ancestor = self.table.current_snapshot()
+        if ancestor is None:
+            return 0
+        while ancestor is not None and (ancestor.sequence_number or 0) > since:
+            ancestor = snapshots.get(ancestor.parent_snapshot_id or -1)
+        number = (ancestor.sequence_number or 0) if ancestor is not None else since
+        return number if number < since else None
+
     def refuse_misfit(self, staged: Staged) -> None:
         """See :meth:`TableVersion.refuse_misfit`.
 
@@ -86,10 +119,16 @@ class IcebergVersion(TableVersion):
         short = {**note, "batches": len(added)}  # a snapshot's summary stays in the table's metadata until it expires
         self._commit(properties, [file for staged in added for file in staged.files], short)
 
-    def commit_fence(self, epoch: int) -> None:
-        """Commit the epoch, without rows; returns as :meth:`commit` does."""
+    def commit_fence(self, epoch: int, head: int | None = None) -> None:
+        """Commit the epoch, without rows; returns as :meth:`commit` does.
+
+        :param head: the number of a receipt node that takes the place of one that cannot be read
+        """
         note = {"pipeline": self.layout.pipeline, "fence": epoch}
-        self._commit({self.layout.epoch_property: str(epoch)}, [], note)
+        properties = {self.layout.epoch_property: str(epoch)}
+        if head is not None:
+            properties[self.layout.head_property] = str(head)
+        self._commit(properties, [], note)
 
     def _commit(self, properties: dict[str, str], files: Sequence[Mapping[str, Any]], note: Mapping[str, Any]) -> None:
         from pyiceberg.table.update import AssertTableUUID

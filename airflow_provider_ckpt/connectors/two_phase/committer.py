@@ -17,6 +17,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.local import io_error
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.receipts import Entry, Receipts
+from airflow_provider_ckpt.connectors.two_phase.setback import refuse_set_back
 from airflow_provider_ckpt.connectors.two_phase.staged import Staged, StagedWave
 from airflow_provider_ckpt.connectors.two_phase.version import TRIES, TableVersion, never_quiet
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
@@ -63,6 +64,7 @@ class TableCommitter(ABC):
     def _look(self, wave: StagedWave) -> TableVersion:
         """A fresh version, with receipts settled, and no newer epoch if anything still waits."""
         version = self._open(wave)
+        refuse_set_back(version, self._chain(version))
         found = self._chain(version).find(version.head, {wave[index].key for index in wave.waiting})
         for index, staged in list(wave.waiting.items()):
             entry = found.get(wave[index].key)
@@ -109,7 +111,7 @@ class TableCommitter(ABC):
         at = datetime.now(UTC)
         entries = [self._entry(wave[index], wave.waiting[index], at) for index in chosen.values()]
         try:
-            number = self._chain(version).append(version.head, entries)
+            number = self._chain(version).append(version.head, entries, version=version.following)
         except OSError as error:
             raise io_error(error, f"write receipts in {version.layout.table}") from error
         wave.attempted |= set(chosen.values())

@@ -1,8 +1,8 @@
 """Where a two-phase sink keeps things at a table in a local or mounted directory.
 
 Inside it: data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with ``receipts/<number>.json``,
-``replays/<partition>.json`` and ``files/<first>-<epoch>.json`` (a leading underscore hides it from readers and
-clean-up). Beside it are the dead letters (see ``files/letters.py``).
+``accepted``, ``replays/<partition>.json`` and ``files/<first>-<epoch>.json`` (a leading underscore hides it from
+readers and clean-up). Beside it are the dead letters (see ``files/letters.py``).
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ class Layout:
     def node(self, number: int) -> Path:
         """The file of a receipt node."""
         return self.own / "receipts" / f"{number:020d}.json"
+
+    @property
+    def accepted(self) -> Path:
+        """The file that holds the version of the table that the newest fence found in order, or that was accepted."""
+        return self.own / "accepted"
 
     @property
     def replays(self) -> ReplayFiles:

@@ -37,10 +37,12 @@ class Entry:
     """A receipt.
 
     :param file: the name of what was staged and became part of the table with it (:attr:`Staged.name`), if anything
+    :param version: the version of the table that its commit made; 0 until it is read back
     """
 
     receipt: Receipt
     file: str | None
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,12 @@ class Node:
     """What one commit receipted.
 
     :param previous: the number of the node before it
+    :param version: the version of the table that its commit made, 0 if it does not say
     :param reach: by generation and partition, the highest seq and range end in this node and all before it
     """
 
     previous: int | None
+    version: int
     entries: Sequence[Entry]
     reach: Mapping[tuple[int, str], tuple[int, int]]
 
@@ -63,10 +67,11 @@ class Receipts:
         self._layout = layout
         self._newest: tuple[int, Node] | None = None
 
-    def append(self, previous: int | None, entries: Sequence[Entry]) -> int:
+    def append(self, previous: int | None, entries: Sequence[Entry], *, version: int) -> int:
         """Write a node durably and give its number, to be committed as the new head.
 
         :param previous: the head at the version that the commit builds on
+        :param version: the version of the table that the commit makes
         :raises OSError: if the file system fails; then nothing is left behind
         """
         reach = dict(self._node(previous).reach) if previous is not None else {}
@@ -77,13 +82,27 @@ class Receipts:
         document = {
             "format": _FORMAT,
             "previous": previous,
+            "version": version,
             "receipts": [entry.receipt.to_json() | {"file": entry.file} for entry in entries],
             "reach": [[*where, *how_far] for where, how_far in sorted(reach.items())],
         }
-        count = ((previous or 0) >> _CHANCE_BITS) + 1
-        number = (count << _CHANCE_BITS) | secrets.randbits(_CHANCE_BITS)
-        write_durably(self._layout.node(number), json.dumps(document).encode(), exclusive=True)
-        return number
+        return self._write(previous, document)
+
+    def begin_anew(self, lost: int, *, version: int) -> int:
+        """Write a first node durably, for a chain whose newest node cannot be read; give its number.
+
+        :param lost: the number of the node that cannot be read
+        :param version: the version of the table that the commit makes
+        :raises OSError: if the file system fails
+        """
+        return self._write(lost, {"format": _FORMAT, "previous": None, "version": version, "receipts": [], "reach": []})
+
+    def version_of(self, number: int) -> int:
+        """The version of the table that the commit of a node made, 0 if it does not say.
+
+        :raises SinkError: if the node is missing or damaged
+        """
+        return self._node(number).version
 
     def find(self, head: int | None, keys: Iterable[BatchKey]) -> dict[BatchKey, Entry]:
         """The entries of those batches that have one."""
@@ -113,6 +132,12 @@ class Receipts:
             found += [r for r in receipts if not is_known(r.key.generation, r.key.partition, r.range.end)]
         return sorted(found, key=lambda receipt: receipt.key)
 
+    def _write(self, before: int | None, document: Mapping[str, Any]) -> int:
+        count = ((before or 0) >> _CHANCE_BITS) + 1
+        number = (count << _CHANCE_BITS) | secrets.randbits(_CHANCE_BITS)
+        write_durably(self._layout.node(number), json.dumps(document).encode(), exclusive=True)
+        return number
+
     def _walk(self, head: int | None) -> Iterator[Node]:
         while head is not None:
             node = self._node(head)
@@ -129,7 +154,8 @@ class Receipts:
             raise SinkError(
                 f"the receipts that the table {self._layout.table} names are missing or damaged: {path}.",
                 pipeline=self._layout.pipeline,
-                hint="Restore that file from a backup; without it nobody can tell which batches are in the table.",
+                hint="Restore that file from a backup, or move `_ckpt` to where the table is now. Without it the "
+                "ledger alone can tell which batches are in the table: see the runbook.",
             ) from error
         except OSError as error:
             raise io_error(error, f"read {path}") from error
@@ -139,8 +165,10 @@ class Receipts:
 
 
 def _parse(document: Mapping[str, Any]) -> Node:
+    version = document.get("version", 0)
     return Node(
         document["previous"],
-        [Entry(Receipt.from_json(item), item["file"]) for item in document["receipts"]],
+        version,
+        [Entry(Receipt.from_json(item), item["file"], version) for item in document["receipts"]],
         {(generation, partition): (seq, end) for generation, partition, seq, end in document["reach"]},
     )

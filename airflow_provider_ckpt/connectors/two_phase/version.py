@@ -33,6 +33,30 @@ class TableVersion(ABC):
     def epoch(self) -> int:
         """The highest epoch fenced so far, 0 if none."""
 
+    @property
+    @abstractmethod
+    def target(self) -> str | None:
+        """The table's own id, which one that is made anew does not have; None if there is no table."""
+
+    @property
+    @abstractmethod
+    def current(self) -> int:
+        """The number of this version; 0 before the first."""
+
+    @property
+    @abstractmethod
+    def following(self) -> int:
+        """The number of the version that the next commit makes."""
+
+    @abstractmethod
+    def went_back_to(self, since: int) -> int | None:
+        """The older version whose content the table has again; None if it still has the content of ``since``.
+
+        What others delete, rewrite or add leaves the content of older versions behind, and is no way back.
+
+        :param since: the number of an older version, 0 for none
+        """
+
     @abstractmethod
     def refuse_misfit(self, staged: Staged) -> None:
         """Fail if what was staged cannot be part of this table.

@@ -123,7 +123,9 @@ def test_snapshots_before_a_rollback_stay_readable(lake: IcebergService) -> None
     second = table.metadata.current_snapshot_id
     table.manage_snapshots().rollback_to_snapshot(first).commit()
 
-    Run(lake, epoch=2).fence().send(2)
+    accepting = Run(lake, epoch=2)
+    assert accepting.sink.claims().set_back is not None
+    accepting.fence().send(2)
     Run(lake, epoch=3).fence()
 
     table.refresh()
