@@ -29,6 +29,10 @@ POSITION = "__pos"
 NUMBER = "__number"
 """Name of the int64 column that tells a batch's rows apart, first in what a writer gets: positions may be shared."""
 
+REACHES = "reaches"
+"""Key of a partition's state (:attr:`Plan.states`): the position before which the source holds records already, where
+some of them cannot be read yet. Lag is counted up to there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:

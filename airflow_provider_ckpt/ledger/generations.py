@@ -25,6 +25,7 @@ def note(work: Work, events: Sequence[Event], why: str | None = None) -> None:
                 )
                 .values(committed=before["committed"], ended_at=work.now)
             )
+            work.item(partition.id).state = {}  # what the source noted was of the positions that are read again now
         elif event.kind == "side_partition_started" and partition is not None:
             origin = work.item(event.detail["source"])
             work.stored[partition.id] = store.Stored(partition, origin.identity, None, event.detail.get("state", {}))

@@ -146,3 +146,4 @@ def _start(run: Run) -> None:
     for start in starts.values():
         file_lists.keep(run, start.files, start.position)
     run.ledger.start_partitions(run.lease, bases, files=[file for start in starts.values() for file in start.files])
+    run.source_recognised = True

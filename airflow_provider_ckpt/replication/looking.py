@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors import registry
-from airflow_provider_ckpt.connectors.protocols import PlanRequest, Todo
+from airflow_provider_ckpt.connectors.protocols import REACHES, PlanRequest, Todo
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.setup import Setup
@@ -16,7 +16,8 @@ def lag(setup: Setup) -> dict[str, int]:
     """Per source partition, how many positions a run that began now would have before it.
 
     Positions are bytes or rows of files, offsets of Kafka, and of a table whatever its cursor counts. What is planned
-    and not delivered is part of it; what transactions that take longer than a moment may still add to is not.
+    and not delivered is part of it, and so is what waits in Kafka for an open transaction. Rows of a table to which
+    transactions that take longer than a moment may still add are not.
 
     :raises SourceError: if the source cannot be reached
     """
@@ -38,4 +39,5 @@ def lag(setup: Setup) -> dict[str, int]:
         states = {known: record.state for known, record in records.items()}
         plan = source.plan(PlanRequest(todos, None, 1, files, states, look=True))
     ends = {todo.partition: max(plan.bounds.get(todo.partition, todo.start), todo.start) for todo in todos}
-    return {partition: end - committed[partition] for partition, end in ends.items()}
+    reached = {partition: plan.states.get(partition, {}).get(REACHES, 0) for partition in ends}
+    return {partition: max(end, reached[partition]) - committed[partition] for partition, end in ends.items()}

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
+from airflow_provider_ckpt.connectors.protocols import REACHES
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Receipt, side_generation
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, LedgerUnavailableError, StaleEpochError
 from airflow_provider_ckpt.core.policy import route
@@ -43,6 +44,7 @@ class Run:
 
     :ivar summary: what this process did in the run
     :ivar measuring: its numbers, as they go to the set-up's meter
+    :ivar source_recognised: whether the source was compared with the one that the ledger knows
     :ivar unconfirmed: batches sent at most once of which it has seen no receipt
     """
 
@@ -60,6 +62,7 @@ class Run:
         self.unconfirmed = 0
         self._refused: dict[str, CkptError] = {}
         self._more = True
+        self.source_recognised = False
         self._closed = False
         setup.on_lease(lease)
         self.measuring = Measuring(setup)
@@ -89,6 +92,19 @@ class Run:
         :raises StaleEpochError: naming both epochs
         """
         self.ledger.renew(self.lease)
+
+    def recognise_source(self) -> None:
+        """Compare the source with the one that the ledger knows, once a process: a run goes on in another process, and
+        the source may be another one by then.
+
+        :raises SourceError: if a partition is not the one that it was started on
+        """
+        if self.source_recognised:
+            return
+        known = self.ledger.partitions(self.pipeline.name)
+        found = [partition for partition in self.source.partitions() if partition.id in known]
+        self.ledger.start_partitions(self.lease, {partition: known[partition.id].partition.base for partition in found})
+        self.source_recognised = True
 
     def reconcile(self) -> None:
         """Settle what has a receipt; behind the fence, attempts of older epochs that have none go back to planned."""
@@ -150,6 +166,7 @@ class Run:
         :returns: how many batches are planned and may be begun now or later
         """
         with self.step("plan"):
+            self.recognise_source()
             records = self.ledger.partitions(self.pipeline.name)
             blocking = [batch for record in records.values() for batch in record.partition.blocking.values()]
             phases = {record.partition.phase for record in records.values()}
@@ -201,6 +218,7 @@ class Run:
         :param plan_on: also plan what else the source holds, as batches get their verdict
         :raises CkptError: when the run halts or the sink as a whole fails; what was delivered is settled
         """
+        self.recognise_source()
         Waves(self, engine, rounds=rounds, plan_on=plan_on).run()
 
     def settle(self) -> None:
@@ -318,11 +336,12 @@ class Run:
         self.measuring.look(records, self._lag(records))
 
     def _lag(self, records: Mapping[str, PartitionRecord]) -> dict[str, int]:
-        """How many positions the source is known to be ahead of each checkpoint."""
-        return {
-            name: max(self.bounds.get(name, record.partition.planned_end) - record.partition.committed, 0)
+        """How many positions the source is known to be ahead of each checkpoint, be they readable yet or not."""
+        ends = {
+            name: max(self.bounds.get(name, record.partition.planned_end), record.state.get(REACHES, 0))
             for name, record in records.items()
         }
+        return {name: max(ends[name] - record.partition.committed, 0) for name, record in records.items()}
 
     def _in_state(self, state: BatchState) -> list[Batch]:
         records = self.ledger.partitions(self.pipeline.name)

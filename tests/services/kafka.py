@@ -202,6 +202,30 @@ class KafkaBroker:
         admin.delete_topics([name])[name].result(30)
         _until(lambda: name not in admin.list_topics(timeout=10).topics, f"topic {name} did not go")
 
+    def copy_log(self, topic: str, to: Path, partition: int = 0) -> None:
+        """Copy a partition's log as it is on disk; the broker must be stopped."""
+        shutil.copytree(self._log_of(topic, partition), to, dirs_exist_ok=True)
+
+    def lose_log(self, topic: str, copy: Path | None = None, partition: int = 0) -> None:
+        """Lose a partition's log, or all of it that an older copy does not hold, as a broker that lost its disk does;
+        the broker must be stopped.
+        """
+        shutil.rmtree(self._log_of(topic, partition))
+        if copy is not None:
+            shutil.copytree(copy, self._log_of(topic, partition))
+
+    def copy_all(self, to: Path) -> None:
+        """Copy all that the broker keeps, its metadata included; it must be stopped."""
+        shutil.copytree(self._home / "data", to)
+
+    def restore_all(self, copy: Path) -> None:
+        """Put back all that :meth:`copy_all` copied and nothing else; the broker must be stopped."""
+        shutil.rmtree(self._home / "data")
+        shutil.copytree(copy, self._home / "data")
+
+    def _log_of(self, topic: str, partition: int) -> Path:
+        return self._home / "data" / f"{topic}-{partition}"
+
     def __enter__(self) -> Self:
         return self.start()
 

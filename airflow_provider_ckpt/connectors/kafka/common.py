@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.kafka.settings import own_settings, refuse_settings
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import (
     CkptError,
@@ -39,7 +40,7 @@ TIMEOUT = 10.0
 _QUIET = {"log_level": 2, "log.connection.close": False}
 """librdkafka writes to standard error; what matters comes back as an error."""
 
-_SECRET = re.compile(r"password|secret|token|jaas|oauthbearer\.config|\.pem$")
+_SECRET = re.compile(r"pass(word|phrase)|secret|token|jaas|oauthbearer\.config|\.pem$")
 
 _UNREACHABLE = """
     _ALL_BROKERS_DOWN _DESTROY_BROKER _INCONSISTENT _ISR_INSUFF _MSG_TIMED_OUT _RESOLVE _TIMED_OUT _TIMED_OUT_QUEUE
@@ -79,7 +80,7 @@ def codes(names: str) -> frozenset[int]:
 def require(connection: Connection | None, what: str) -> Connection:
     """The connection, or a clear error.
 
-    :raises ConfigError: if there is none or it is of another type
+    :raises ConfigError: if there is none, it is of another type, or it sets what it may not set
     """
     if connection is None:
         raise ConfigError(
@@ -95,6 +96,7 @@ def require(connection: Connection | None, what: str) -> Connection:
             f"connection {connection.id!r} of the kafka {what} names no broker.",
             hint='Put {"bootstrap.servers": "host:port"} into its extra.',
         )
+    refuse_settings(connection.id, connection.extra)
     return connection
 
 
@@ -112,7 +114,6 @@ def client_config(connection: Connection, client: str, settings: Mapping[str, An
     :param client: client.id, which brokers show
     :param settings: what the connector needs, whatever the connection says
     """
-    extra = {name: value for name, value in connection.extra.items() if not name.endswith("_cb")}
     login = {"sasl.username": connection.login, "sasl.password": connection.password}
     given = {name: value for name, value in login.items() if value} if _with_login(connection) else {}
     return {
@@ -120,7 +121,7 @@ def client_config(connection: Connection, client: str, settings: Mapping[str, An
         "socket.timeout.ms": int(TIMEOUT * 1000),
         "client.id": client,
         **given,
-        **extra,
+        **own_settings(connection.extra),
         "bootstrap.servers": bootstrap(connection),
         **(settings or {}),
     }

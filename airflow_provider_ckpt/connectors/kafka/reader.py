@@ -1,6 +1,8 @@
 """Reads ranges of a topic's partitions into Arrow; the half of the source that runs in a lane.
 
 It sees committed records alone, reaches the range's end or fails, and never lets the client choose another offset.
+After the last record of each range it asks once more which topic that was, a round trip a batch: Kafka's client goes on
+in a topic that was created anew, so one batch could hold records of both.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class KafkaReader:
         self._topic = pipeline.source.topic
         self._connection = require(connection, "source")
         self._noticed = Noticed()
-        self._checked: set[str] = set()
+        self._asking = Asking(self._connection, self._topic, f"ckpt-read:{pipeline.name}", ErrorType.KAFKA_CONSUMER)
         self._open: Consumer | None = None
         self._number = -1
         self._at = -1
@@ -67,16 +69,22 @@ class KafkaReader:
         self._ahead: list[Message] = []
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """The range's messages; offsets without one (transaction markers, compacted keys) are holes."""
+        """The range's messages; offsets without one (transaction markers, compacted keys) are holes.
+
+        :raises SourceError: if the topic is not, or not any more, the one that was planned, whose offsets mean others
+        """
         from confluent_kafka import KafkaException
 
-        self._same_topic(task)
+        known = task.detail["topic"]
         try:
+            if self._open is None:
+                self._asking.same(known, str(task.key))
             self._go_to(task.detail["number"], task.range.start)
             while self._at < task.range.end:
                 found = self._next(task)
                 if found is not None:
                     yield found
+            self._asking.same(known, str(task.key))
             self._free_from = task.range.end
         except KafkaException as error:
             self.close()
@@ -96,18 +104,10 @@ class KafkaReader:
 
     def close(self) -> None:
         """Let go of the connection."""
+        self._asking.close()
         if self._open is not None:
             self._open.close()
         self._open, self._number, self._at, self._free_from, self._ahead = None, -1, -1, None, []
-
-    def _same_topic(self, task: BatchTask) -> None:
-        """Refuse a topic that was created anew since planning, whose offsets mean other messages."""
-        known = task.detail["topic"]
-        if known not in self._checked:
-            asking = Asking(self._connection, self._topic, f"ckpt-read:{self._pipeline}", ErrorType.KAFKA_CONSUMER)
-            asking.same(known, str(task.key))
-            asking.close()
-            self._checked.add(known)
 
     def _go_to(self, number: int, start: int) -> None:
         from confluent_kafka import Consumer, TopicPartition

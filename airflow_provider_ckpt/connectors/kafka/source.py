@@ -1,19 +1,26 @@
 """The planning half of the kafka source: a topic, whose partitions are ours and whose offsets are our positions.
 
 A plan ends at the last stable offset, below which nothing can appear any more. What the log no longer holds is planned
-as batches that say so and cannot be read: nothing passes them but a person's word (``airflow ckpt skip``).
+as batches that say so and cannot be read: nothing passes them but a person's word (``airflow ckpt skip``). A log that
+lost what was planned already is an error, see ``continuity.py``.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.kafka.common import COLUMNS, require
+from airflow_provider_ckpt.connectors.kafka.continuity import LogContinuity, LogMark
+from airflow_provider_ckpt.connectors.kafka.probe import Place, Probe
 from airflow_provider_ckpt.connectors.kafka.sample import FEW, batch_records
 from airflow_provider_ckpt.connectors.kafka.topic import Asking, Bounds, Topic
 from airflow_provider_ckpt.connectors.protocols import (
+    REACHES,
     Connection,
     Plan,
     PlannedBatch,
@@ -32,6 +39,8 @@ from airflow_provider_ckpt.core.wave import BatchTask
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
+log = logging.getLogger(__name__)
+
 
 class KafkaSource:
     """See :class:`~airflow_provider_ckpt.connectors.protocols.Source`."""
@@ -42,8 +51,11 @@ class KafkaSource:
         self._name = pipeline.source.topic
         self._connection = require(connection, "source")
         self._asking = Asking(self._connection, self._name, f"ckpt-plan:{pipeline.name}", ErrorType.KAFKA_CONSUMER)
+        self._probe = Probe(self._connection, pipeline.name, self._name)
+        self._continuity = LogContinuity(self._probe, self._asking, pipeline.name, self._name)
         self._id: str | None = None
         self._size = 0
+        self._told: dict[int, int] = {}
 
     def check(self) -> None:
         """Fail clearly if the topic cannot be reached, does not exist or may not be read."""
@@ -78,9 +90,16 @@ class KafkaSource:
         return Shape(True, COLUMNS)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Cut each stretch into ranges of offsets, taking turns, so that no partition waits for another."""
+        """Cut each stretch into ranges of offsets, taking turns, so that no partition waits for another.
+
+        :raises SourceError: if a log lost what was planned before
+        """
         self._asking.same(self._id)
         held = self._asking.bounds({self._number(todo.partition) for todo in request.todo})
+        marks = self._marks(held, request.states)
+        if not request.look:
+            self._continuity.check(marks, held)
+            self._tell_waiting(held)
         cuts = [self._cut(todo, held[self._number(todo.partition)], request.records_per_batch) for todo in request.todo]
         batches: list[PlannedBatch] = []
         left, more = request.max_records, False
@@ -98,7 +117,8 @@ class KafkaSource:
                 left -= size
                 going.append(cut)
             cuts = going
-        return Plan(batches, bounds=self._ends(held), more=more)
+        states = self._states(request, held, marks, batches)
+        return Plan(batches, bounds=self._ends(held), states=states, more=more)
 
     def late(self) -> bool:
         """Nothing appears below the last stable offset."""
@@ -126,8 +146,9 @@ class KafkaSource:
         ]
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connections."""
         self._asking.close()
+        self._probe.close()
 
     def _topic(self) -> Topic:
         return self._asking.describe()
@@ -145,6 +166,66 @@ class KafkaSource:
     def _ends(self, held: Mapping[int, Bounds]) -> dict[str, int]:
         return {f"{self._name}-{number}": bounds.end for number, bounds in held.items()}
 
+    def _marks(self, held: Mapping[int, Bounds], states: Mapping[str, Mapping[str, Any]]) -> dict[int, LogMark]:
+        """What the ledger keeps of the partitions' logs."""
+        found = {number: LogMark.from_json(states.get(f"{self._name}-{number}", {})) for number in held}
+        return {number: mark for number, mark in found.items() if mark is not None}
+
+    def _states(
+        self,
+        request: PlanRequest,
+        held: Mapping[int, Bounds],
+        marks: Mapping[int, LogMark],
+        batches: Sequence[PlannedBatch],
+    ) -> dict[str, dict[str, Any]]:
+        """What the ledger is to keep: how far each log reaches, and its mark at the end of what is planned now."""
+        ends = {self._number(todo.partition): todo.start for todo in request.todo if todo.asks_bound}
+        for batch in batches:
+            number = self._number(batch.partition)
+            if number in ends:
+                ends[number] = max(ends[number], batch.range.end)
+        if not request.look:
+            marks = self._continuity.marks(ends, held, marks)
+        return {
+            f"{self._name}-{number}": {
+                REACHES: held[number].log_end,
+                **(marks[number].to_json() if number in marks else {}),
+            }
+            for number in ends
+        }
+
+    def _tell_waiting(self, held: Mapping[int, Bounds]) -> None:
+        """Warn of messages that cannot be read since a transaction is open before them; once a partition and place."""
+        waiting = {
+            number: bounds
+            for number, bounds in held.items()
+            if bounds.log_end > bounds.end and self._told.get(number) != bounds.end
+        }
+        if not waiting:
+            return
+        with closing(Probe(self._connection, self._pipeline.name, self._name, isolation="read_uncommitted")) as probe:
+            found = probe.first({number: Place(bounds.end) for number, bounds in waiting.items()})
+        for number, bounds in waiting.items():
+            first = found[number].record
+            since = ""
+            if first is not None and 0 < first.timestamp()[1] < 253_402_300_800_000:
+                at = datetime.fromtimestamp(first.timestamp()[1] / 1000, UTC)
+                since = f", whose first message is of {at.isoformat(timespec='seconds')}"
+            log.warning(
+                "%s: %d messages of partition %d of topic %s, from offset %d on, wait for a transaction that is still "
+                "open%s. They are read when it ends. If its producer is gone for good, see "
+                "`kafka-transactions.sh find-hanging --topic %s --partition %d` and its command `abort`.",
+                self._pipeline.name,
+                bounds.log_end - bounds.end,
+                number,
+                self._name,
+                bounds.end,
+                since,
+                self._name,
+                number,
+            )
+            self._told[number] = bounds.end
+
     def _cut(self, todo: Todo, held: Bounds, records: int | None) -> Iterator[PlannedBatch]:
         """Ranges of a stretch; the part that the log no longer holds is one of its own."""
         start, end = todo.start, held.end if todo.end is None else todo.end
@@ -154,7 +235,8 @@ class KafkaSource:
                 "lost records (unclean leader election, a restored cluster), or source.start_from is beyond its end.",
                 pipeline=self._pipeline.name,
                 position=start,
-                hint="Find out what was lost; then rewind to the topic's end, or declare a pipeline of a new name.",
+                hint=f"Find out what was lost; then `airflow ckpt rewind {self._pipeline.name} --partition "
+                f"{todo.partition} --to-position {held.end} --reason …`, or correct source.start_from.",
             )
         if start < held.start and start < end:
             gone = Range(start, min(held.start, end))

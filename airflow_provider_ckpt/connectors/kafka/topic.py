@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, TopicDescription
+    from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, TopicDescription
 
 T = TypeVar("T")
 
@@ -44,10 +44,14 @@ class Bounds:
 
     :param start: the first that the log still holds
     :param end: the last stable offset: no transaction below it is open, and nothing can appear there any more
+    :param log_end: the high watermark: the end of what is there, open transactions included
+    :param leader_epoch: of the partition's leader; None if the broker does not say
     """
 
     start: int
     end: int
+    log_end: int
+    leader_epoch: int | None = None
 
 
 class Asking:
@@ -119,17 +123,47 @@ class Asking:
         if not wanted:
             return {}
 
-        def question(wait: float) -> list[dict[int, int]]:
-            asked = [
-                self.admin.list_offsets(
-                    dict.fromkeys(wanted, spec), isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=wait
-                )
-                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-            ]
-            return [{at.partition: said.result().offset for at, said in each.items()} for each in asked]
+        kinds = (
+            (OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
+            (OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+            (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
+        )
 
-        starts, ends = self._answer(f"asking for the offsets of topic {self._topic}", question)
-        return {number: Bounds(starts[number], ends[number]) for number in starts}
+        def question(wait: float) -> list[dict[int, ListOffsetsResultInfo]]:
+            asked = [
+                self.admin.list_offsets(dict.fromkeys(wanted, spec), isolation_level=level, request_timeout=wait)
+                for spec, level in kinds
+            ]
+            return [{at.partition: said.result() for at, said in each.items()} for each in asked]
+
+        starts, ends, tops = self._answer(f"asking for the offsets of topic {self._topic}", question)
+        return {
+            number: Bounds(
+                starts[number].offset,
+                end.offset,
+                max(tops[number].offset, end.offset),
+                None if end.leader_epoch is None or end.leader_epoch < 0 else end.leader_epoch,
+            )
+            for number, end in ends.items()
+        }
+
+    def compacted(self) -> bool:
+        """Whether the topic may drop a record for a later one of its key; so, too, if this client may not know."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        resource = ConfigResource(ResourceType.TOPIC, self._topic)
+
+        def question(wait: float) -> bool:
+            asked = self.admin.describe_configs([resource], request_timeout=wait)[resource]
+            try:
+                return "compact" in str(asked.result()["cleanup.policy"].value)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise
+                return True
+
+        return self._answer(f"asking for the configuration of topic {self._topic}", question)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -114,6 +115,7 @@ class Ledger:
     sent: Mapping[str, Any] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
     planned: list[BatchTask] = field(default_factory=list)
+    states: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -136,13 +138,20 @@ class Ledger:
             for name in names:
                 self.ends.setdefault(name, source.start(name, "earliest").position)
             todo = [Todo(name, self.ends[name]) for name in names]
-            plan = source.plan(PlanRequest(todo, number, most))
+            plan = source.plan(PlanRequest(todo, number, most, states=self.states))
+        self.states.update(json.loads(json.dumps(plan.states)))
         for batch in plan.batches:
             assert batch.range.start == self.ends[batch.partition]
             self.ends[batch.partition] = batch.range.end
             seq = sum(task.key.partition == batch.partition for task in self.planned)
             self.planned.append(BatchTask(BatchKey(1, batch.partition, seq), batch.range, 1))
         return plan
+
+    def rewind(self, position: int, number: int = 0) -> None:
+        """Begin a new generation there, as a person does; what the source noted goes with the old one."""
+        name = f"{self.topic}-{number}"
+        self.ends[name] = position
+        self.states.pop(name, None)
 
     def located(self, tasks: Sequence[BatchTask] | None = None) -> list[BatchTask]:
         """Tasks as a lane gets them; all that is planned, by partition."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
-from airflow_provider_ckpt.connectors.protocols import POSITION, PlannedBatch, PlanRequest, Start, Todo
+from airflow_provider_ckpt.connectors.protocols import POSITION, REACHES, PlannedBatch, PlanRequest, Start, Todo
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, KafkaConsumerError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
@@ -127,6 +127,22 @@ class TestTransactions:
         ledger.plan()
 
         assert ledger.values(ledger.planned[1:]) == [b"c", b"d"]
+
+    def test_what_waits_for_a_transaction_is_told_once_and_known_to_be_there(
+        self, ledger: Ledger, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        put(ledger.broker, ledger.topic, [b"a", b"b"])
+        with transaction(ledger.broker, ledger.topic, [b"c"]) as to, closing(ledger.source()) as source:
+            put(ledger.broker, ledger.topic, [b"d"], timestamp=1_700_000_000_000)
+            request = PlanRequest([Todo(f"{ledger.topic}-0", 0)], None, EVERYTHING)
+
+            plans = [source.plan(request), source.plan(request)]
+            to.abort_transaction(30)
+
+        assert [plan.states[f"{ledger.topic}-0"][REACHES] for plan in plans] == [4, 4]
+        (said,) = [record.getMessage() for record in caplog.records]
+        assert f"2 messages of partition 0 of topic {ledger.topic}, from offset 2 on" in said
+        assert f"--topic {ledger.topic} --partition 0" in said
 
     def test_latest_starts_before_a_transaction_that_is_open(self, ledger: Ledger) -> None:
         put(ledger.broker, ledger.topic, [b"a"])
@@ -253,6 +269,36 @@ class TestAnotherTopic:
 
             with pytest.raises(SourceError, match="deleted and created anew"):
                 source.plan(PlanRequest([Todo(f"{ledger.topic}-0", 0)], None, EVERYTHING))
+
+    def test_a_topic_created_anew_between_two_batches_of_a_lane_is_refused(self, ledger: Ledger) -> None:
+        put(ledger.broker, ledger.topic, numbered(20))
+        ledger.plan(10)
+        first, second = ledger.located()
+
+        with closing(ledger.reader()) as reader:
+            list(reader.read(second))
+            ledger.broker.delete_topic(ledger.topic)
+            ledger.broker.new_topic(name=ledger.topic)
+            put(ledger.broker, ledger.topic, numbered(20, 100))
+            with pytest.raises(SourceError):
+                list(reader.read(first))
+
+    def test_a_batch_does_not_mix_records_of_a_topic_and_of_one_created_anew(self, ledger: Ledger) -> None:
+        ledger.sent = {"queued.max.messages.kbytes": 1, "queued.min.messages": 1}
+        put(ledger.broker, ledger.topic, [b"old" + b"x" * 900_000] * 40)
+        ledger.plan(40)
+        (task,) = ledger.located()
+
+        with closing(ledger.reader()) as reader:
+            read = reader.read(task)
+            values = next(read).column("value").to_pylist()
+            ledger.broker.delete_topic(ledger.topic)
+            ledger.broker.new_topic(name=ledger.topic)
+            put(ledger.broker, ledger.topic, [b"new"] * 60)
+            with pytest.raises(SourceError):
+                values += [value for records in read for value in records.column("value").to_pylist()]
+
+        assert len(values) < 40, "so that the topic was another one before all was read"
 
     def test_a_topic_that_is_gone_is_named(self, ledger: Ledger) -> None:
         ledger.broker.delete_topic(ledger.topic)

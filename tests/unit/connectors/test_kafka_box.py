@@ -22,7 +22,6 @@ SASL = {
     "security.protocol": "SASL_SSL",
     "ssl.ca.location": "/ca.pem",
     "transactional.id": "mine",
-    "acks": "1",
 }
 
 

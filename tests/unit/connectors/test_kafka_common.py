@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -65,6 +66,65 @@ class TestConfiguration:
 
     def test_callbacks_of_other_programs_are_left_out(self) -> None:
         assert "error_cb" not in client_config(connection(**SASL, error_cb="my.module.tell"), "me")
+
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            "plugin.library.paths",
+            "sasl.kerberos.kinit.cmd",
+            "ssl.engine.location",
+            "ssl_engine_callback_data",
+            "ssl.providers",
+            "interceptor.classes",
+            "sasl.jaas.config",
+            "sasl.passwort",
+            "on_commit",
+            "debug",
+        ],
+    )
+    def test_a_setting_that_loads_code_runs_a_command_or_is_unknown_is_refused_by_name(self, setting: str) -> None:
+        with pytest.raises(ConfigError, match=re.escape(repr(setting))) as caught:
+            require(connection(**SASL, **{setting: "/tmp/hunter2.so"}), "source")
+
+        assert "hunter2" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("setting", "value"),
+        [
+            ("acks", 1),
+            ("acks", "0"),
+            ("request.required.acks", "1"),
+            ("enable.idempotence", False),
+            ("enable.idempotence", "false"),
+            ("isolation.level", "read_uncommitted"),
+        ],
+    )
+    def test_a_setting_that_undoes_a_guarantee_is_refused(self, setting: str, value: object) -> None:
+        with pytest.raises(ConfigError, match=rf"sets {re.escape(setting)} to .*rests on"):
+            require(connection(**SASL, **{setting: value}), "sink")
+
+    @pytest.mark.parametrize("value", ["ann; touch /tmp/x", "$(id)", "a b", "`id`", "a|b", "'", ""])
+    def test_what_goes_into_a_shell_command_has_no_characters_of_its_own_there(self, value: str) -> None:
+        with pytest.raises(ConfigError, match="a shell would interpret"):
+            require(connection(**SASL, **{"sasl.kerberos.principal": value}), "source")
+
+    def test_a_connection_that_consumers_of_other_programs_use_too_is_taken(self) -> None:
+        shared = {
+            "group.id": "theirs",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": True,
+            "session.timeout.ms": 6000,
+            "transactional.id": "theirs",
+            "error_cb": "their.module.tell",
+            "acks": "all",
+            "enable.idempotence": "True",
+            "isolation.level": "read_committed",
+            "ssl.keystore.location": "/keys/ann.p12",
+            "sasl.kerberos.principal": "ann/host@EXAMPLE.ORG",
+        }
+
+        assert require(connection(**SASL, **shared), "source").extra.items() >= shared.items()
+        assert "auto.offset.reset" not in client_config(connection(**SASL, **shared), "me")
 
     def test_socket_timeout_says_how_long_a_broker_may_take(self) -> None:
         assert timeout(connection(**SASL, **{"socket.timeout.ms": "2500"})) == 2.5

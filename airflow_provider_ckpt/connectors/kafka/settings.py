@@ -1,0 +1,110 @@
+"""Which of confluent-kafka's settings a connection's extra may hold.
+
+A list of what is allowed, so that a setting that loads code, runs a command or undoes a guarantee is refused by name,
+and so is one that nobody has looked at yet.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_ckpt.core.errors import ConfigError
+
+_CLIENT = """
+    allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
+    bootstrap.servers broker.address.family broker.address.ttl broker.version.fallback client.dns.lookup client.id
+    client.rack connections.max.idle.ms enable.metrics.push enable.sparse.connections message.copy.max.bytes
+    message.max.bytes metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
+    reconnect.backoff.max.ms reconnect.backoff.ms receive.message.max.bytes retry.backoff.max.ms retry.backoff.ms
+    max.in.flight max.in.flight.requests.per.connection socket.connection.setup.timeout.ms socket.keepalive.enable
+    socket.max.fails socket.nagle.disable socket.receive.buffer.bytes socket.send.buffer.bytes socket.timeout.ms
+    topic.metadata.propagation.max.ms topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms
+    topic.metadata.refresh.sparse
+"""
+_TLS = """
+    enable.ssl.certificate.verification https.ca.location https.ca.pem security.protocol
+    ssl.ca.location ssl.ca.pem ssl.certificate.location ssl.certificate.pem ssl.cipher.suites ssl.crl.location
+    ssl.curves.list ssl.endpoint.identification.algorithm ssl.key.location ssl.key.password ssl.key.pem
+    ssl.keystore.location ssl.keystore.password ssl.sigalgs.list
+"""
+_LOGIN = """
+    sasl.mechanism sasl.mechanisms sasl.password sasl.username
+    sasl.kerberos.keytab sasl.kerberos.min.time.before.relogin sasl.kerberos.principal sasl.kerberos.service.name
+    enable.sasl.oauthbearer.unsecure.jwt sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+    sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+    sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+    sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+    sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.assertion.private.key.file
+    sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.private.key.pem
+    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+    sasl.oauthbearer.client.id sasl.oauthbearer.client.secret sasl.oauthbearer.config sasl.oauthbearer.extensions
+    sasl.oauthbearer.grant.type sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.method
+    sasl.oauthbearer.scope sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
+"""
+_TUNING = """
+    check.crcs fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms
+    fetch.wait.max.ms group.id max.partition.fetch.bytes queued.max.messages.kbytes queued.min.messages
+
+    batch.num.messages batch.size compression.codec compression.level compression.type delivery.timeout.ms linger.ms
+    message.send.max.retries message.timeout.ms partitioner queue.buffering.backpressure.threshold
+    queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms request.timeout.ms retries
+    sticky.partitioning.linger.ms transaction.timeout.ms
+"""
+_LEFT_OUT = """
+    auto.commit.interval.ms auto.offset.reset enable.auto.commit enable.auto.offset.store enable.partition.eof
+    heartbeat.interval.ms max.poll.interval.ms partition.assignment.strategy session.timeout.ms transactional.id
+"""
+"""What other programs on the same connection need, such as consumers of Airflow's own Kafka provider, which join a
+group and commit offsets. It changes nothing here: the connector sets it itself, or has no use for it."""
+
+_GUARANTEES = {
+    "acks": {"all", "-1"},
+    "request.required.acks": {"all", "-1"},
+    "enable.idempotence": {"true"},
+    "enable.gapless.guarantee": {"true", "false"},
+    "isolation.level": {"read_committed"},
+}
+"""Settings on which guarantees rest, and what they may say."""
+
+_IN_A_COMMAND = frozenset({"sasl.kerberos.keytab", "sasl.kerberos.principal", "sasl.kerberos.service.name"})
+_HARMLESS = re.compile(r"[A-Za-z0-9@._/=+-]+")
+"""librdkafka hands these settings to a shell, as arguments of kinit."""
+
+
+def own_settings(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a connection's extra goes to Kafka's client: callbacks and settings of other programs are left out."""
+    left_out = _LEFT_OUT.split()
+    return {name: value for name, value in extra.items() if not name.endswith("_cb") and name not in left_out}
+
+
+def refuse_settings(connection: str, extra: Mapping[str, Any]) -> None:
+    """Fail if a connection's extra holds what it may not hold. No value is repeated but those of guarantees.
+
+    :param connection: its id
+    :raises ConfigError: naming the setting
+    """
+    allowed = frozenset(" ".join((_CLIENT, _TLS, _LOGIN, _TUNING)).split())
+    for name, value in own_settings(extra).items():
+        if name in _GUARANTEES:
+            if str(value).lower() not in _GUARANTEES[name]:
+                raise ConfigError(
+                    f"connection {connection!r} sets {name} to {str(value)[:40]!r}, and what is delivered rests on "
+                    f"{name}={max(_GUARANTEES[name])}.",
+                    hint=f"Remove {name} from the connection's extra.",
+                )
+        elif name not in allowed:
+            near = difflib.get_close_matches(name, sorted(allowed), 1)
+            meant = f"Did you mean {near[0]}? " if near else ""
+            raise ConfigError(
+                f"connection {connection!r} sets {name[:100]!r}, which a Kafka connection may not set here: it is no "
+                "setting of a client, or it loads code, runs a command, or is for the connector to set.",
+                hint=f"{meant}Remove it from the connection's extra; the docs' page on Kafka says what may be there.",
+            )
+        elif name in _IN_A_COMMAND and not _HARMLESS.fullmatch(str(value)):
+            raise ConfigError(
+                f"connection {connection!r} sets {name} to a text with characters that a shell would interpret.",
+                hint="Use letters, digits and @ . _ / = + - alone.",
+            )
