@@ -1,25 +1,26 @@
 """Reads dead letters back from their topic, which other pipelines may share.
 
 The topic has no index: to find some letters, all of it is read, up to the end that it had when that was asked for.
+Anybody may write to it. What is not a dead letter of this ledger and pipeline, or only looks like one, is passed over.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter
 from airflow_provider_ckpt.connectors.kafka.committed import committed
-from airflow_provider_ckpt.connectors.kafka.letters import LETTER
+from airflow_provider_ckpt.connectors.kafka.letters import LETTER, Said
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.letters import AttemptKey
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
+
+log = logging.getLogger(__name__)
 
 
 class KeptLetters:
@@ -41,10 +42,24 @@ class KeptLetters:
         """
         asked = frozenset(wanted)
         found: dict[AttemptKey, dict[int, KeptLetter]] = {}
+        malformed: list[str] = []
         doing = f"reading dead letter topic {self._topic}"
         for messages in committed(self._connection, self._topic, ends, seconds, doing=doing):
             for message in messages:
-                self._take(message, asked, found)
+                try:
+                    self._take(message, asked, found)
+                except ValueError as error:
+                    malformed.append(f"partition {message.partition()}, offset {message.offset()}: {error}")
+        if malformed:
+            log.warning(
+                "%s: %d messages of dead letter topic %s have a header %s that is none of ours, and are passed over; "
+                "the first is at %s. Somebody else writes to the topic.",
+                self._context.pipeline,
+                len(malformed),
+                self._topic,
+                LETTER,
+                malformed[0],
+            )
         return {
             source: [kept for _, kept in sorted(letters.items(), key=lambda item: (item[1].letter.position, item[0]))]
             for source, letters in found.items()
@@ -53,23 +68,32 @@ class KeptLetters:
     def _take(
         self, message: Message, wanted: Collection[AttemptKey], found: dict[AttemptKey, dict[int, KeptLetter]]
     ) -> None:
+        """Take a message if it is a letter of one of these attempts.
+
+        :raises ValueError: if it says that it is a dead letter, and cannot be one
+        """
         headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
         if not headers or headers[-1][0] != LETTER:
             return
-        said = json.loads(headers[-1][1] or b"")
-        source = AttemptKey(BatchKey.from_json(said["batch"]), said["attempt"], said["epoch"])
-        mine = (said["pipeline"], said["ledger"]) == (self._context.pipeline, self._context.ledger)
-        if not mine or source not in wanted:
+        said = Said.read(headers[-1][1], self._context, len(headers) - 1)
+        if said is None or said.source not in wanted:
             return
-        error = ErrorInfo(ErrorType(said["error_type"]), said["error"], sqlstate=said["sqlstate"])
-        own, rest = headers[: said["own_headers"]], headers[said["own_headers"] : -1]
+        own, rest = headers[: said.own_headers], headers[said.own_headers : -1]
         texts = {name: (value or b"").decode("utf-8", "replace") for name, value in rest}
-        letter = DeadLetter(said["position"], _bytes(message.key()), _bytes(message.value()), error, texts, own)
-        at = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
-        letters = found.setdefault(source, {})
-        number = said.get("number")
-        letters[len(letters) if number is None else number] = KeptLetter(source, letter, at)
+        letter = DeadLetter(said.position, _bytes(message.key()), _bytes(message.value()), said.error, texts, own)
+        letters = found.setdefault(said.source, {})
+        number = len(letters) if said.number is None else said.number
+        # Written twice, it is the same; another one under its number came later.
+        letters.setdefault(number, KeptLetter(said.source, letter, _time(message)))
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
+
+
+def _time(message: Message) -> datetime:
+    """When a message was written; the latest time there is, if it says one that is none."""
+    try:
+        return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.max.replace(tzinfo=UTC)

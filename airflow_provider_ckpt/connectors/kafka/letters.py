@@ -6,10 +6,14 @@ Ours is one header that no prefix changes. It says whose letter it is, so that i
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ckpt.connectors.content import DeadLetter
 from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.letters import AttemptKey
 from airflow_provider_ckpt.core.wave import BatchTask
 
 Headers = list[tuple[str, bytes | None]]
@@ -40,3 +44,75 @@ def letter_headers(letter: DeadLetter, task: BatchTask, context: SinkContext, nu
         document["number"] = number
     said = [(name, text.encode("utf-8", "replace")) for name, text in letter.headers.items()]
     return [*own, *said, (LETTER, json.dumps(document).encode())]
+
+
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What our own header says of a dead letter.
+
+    :param source: the attempt that left it
+    :param number: among those of the attempt; None where it stands in the batch's transaction
+    :param own_headers: how many of the message's headers are the record's own; they come first
+    """
+
+    source: AttemptKey
+    number: int | None
+    position: int
+    error: ErrorInfo
+    own_headers: int
+
+    @classmethod
+    def read(cls, header: bytes | None, context: SinkContext, others: int) -> Said | None:
+        """What the header of a letter of this ledger and pipeline says; None of somebody else's.
+
+        :param header: its bytes, by whoever wrote them
+        :param others: how many headers stand before it
+        :raises ValueError: if no writer of ours can have written it
+        """
+        try:
+            data = json.loads((header or b"").decode())
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        except ValueError:
+            raise ValueError("it is no JSON") from None
+        if not isinstance(data, dict):
+            raise ValueError("it is no JSON object")
+        whose = _text(data, "ledger"), _text(data, "pipeline")
+        if whose != (context.ledger, context.pipeline):
+            return None
+        batch = data.get("batch")
+        if not isinstance(batch, list) or len(batch) != 3 or not isinstance(batch[1], str):
+            raise ValueError("its batch is none")
+        key = BatchKey(_whole(batch[0], "batch"), batch[1], _whole(batch[2], "batch"))
+        source = AttemptKey(key, _whole(data.get("attempt"), "attempt"), _whole(data.get("epoch"), "epoch"))
+        number, sqlstate = data.get("number"), data.get("sqlstate")
+        if sqlstate is not None and not isinstance(sqlstate, str):
+            raise ValueError("its sqlstate is no text")
+        own_headers = _whole(data.get("own_headers"), "own_headers")
+        if own_headers > others:
+            raise ValueError("its own_headers is more than there are")
+        position = data.get("position")
+        if not isinstance(position, int) or isinstance(position, bool) or abs(position) > _LARGEST:
+            raise ValueError("its position is no number")
+        try:
+            kind = ErrorType(_text(data, "error_type"))
+        except ValueError:
+            raise ValueError("its error_type is none") from None
+        error = ErrorInfo(kind, _text(data, "error"), sqlstate=sqlstate)
+        return cls(source, None if number is None else _whole(number, "number"), position, error, own_headers)
+
+
+def _text(data: dict[str, Any], name: str) -> str:
+    value = data.get(name)
+    if not isinstance(value, str):
+        raise ValueError(f"its {name} is no text")
+    return value
+
+
+def _whole(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
+        raise ValueError(f"its {name} is no whole number from 0 on")
+    return value
