@@ -8,7 +8,7 @@ for an earlier one. Receipts are written in the transaction of their batch, all 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -96,9 +96,12 @@ def files_value(files: FileList) -> bytes:
     return _text(files.to_json())
 
 
-def moment_value(at: datetime) -> bytes:
-    """The value of an epoch's or an id's record: when it was written, for people."""
-    return _text({"at": at.isoformat()})
+def moment_value(at: datetime, target: Mapping[str, Any] | None = None) -> bytes:
+    """The value of an epoch's or an id's record: when it was written, for people.
+
+    :param target: of an epoch's, how far the target's log reached then, JSON-ready
+    """
+    return _text({"at": at.isoformat(), **({} if target is None else {"target": target})})
 
 
 def _text(data: object) -> bytes:
@@ -120,11 +123,18 @@ class Books:
     receipts: dict[BatchKey, bytes] = field(default_factory=dict)
     replays: dict[str, bytes] = field(default_factory=dict)
     lists: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    fences: dict[int, bytes] = field(default_factory=dict)
 
     @property
     def newest(self) -> int:
         """The ledger's highest epoch, 0 if there is none."""
         return max(self.epochs.get(self.ledger, ()), default=0)
+
+    @property
+    def target(self) -> Mapping[str, Any] | None:
+        """How far the target's log reached at the ledger's newest fence, if that was noted."""
+        noted: Mapping[str, Any] | None = json.loads(self.fences.get(self.newest, b"{}")).get("target")
+        return noted
 
     @property
     def highest(self) -> int:
@@ -141,6 +151,8 @@ class Books:
         kind, ledger, *rest = json.loads(key or b"")
         if kind == Kind.EPOCH:
             _note(self.epochs.setdefault(ledger, set()), rest[0], value)
+            if ledger == self.ledger and value is not None:
+                self.fences[rest[0]] = value
         elif ledger == self.ledger and kind == Kind.ID:
             _note(self.ids, UsedId(*rest), value)
         elif ledger == self.ledger and kind == Kind.REPLAY and value is not None:

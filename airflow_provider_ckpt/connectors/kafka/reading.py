@@ -108,7 +108,8 @@ class Reading:
         except (ValueError, TypeError, IndexError) as error:
             raise SinkError(
                 f"receipts topic {self._topic} holds a record at offset {message.offset()} that is no receipt.",
-                hint="Somebody else writes to it. Stop that, and give the pipeline another name or clean the topic.",
+                hint="Somebody else writes to it. Stop that, and take the record back by one of the same key without a "
+                "value. Do not delete or empty the topic: without its receipts what was delivered would be sent again.",
             ) from error
         self._at = (message.offset() or 0) + 1
 

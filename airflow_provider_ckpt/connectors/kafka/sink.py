@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -26,6 +27,7 @@ from airflow_provider_ckpt.connectors.kafka.common import bootstrap, require, ti
 from airflow_provider_ckpt.connectors.kafka.kept import KeptLetters
 from airflow_provider_ckpt.connectors.kafka.outgoing import refuse_misfits
 from airflow_provider_ckpt.connectors.kafka.reading import Reading
+from airflow_provider_ckpt.connectors.kafka.target_log import TargetLog, TargetLogs
 from airflow_provider_ckpt.connectors.kafka.transactions import Transactions, note, transaction_seconds
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
@@ -36,6 +38,8 @@ from airflow_provider_ckpt.core.receipts import Known
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 8
 """How many transactional ids the fence initialises at the same time: each takes a few round trips."""
@@ -55,6 +59,7 @@ class KafkaSink:
         self._receipts = receipts_topic(context.pipeline)
         self._seconds = timeout(self._connection)
         self._topics: WrittenTopics | None = None
+        self._logs = TargetLogs(self._connection, pipeline.name)
 
     @property
     def location(self) -> str:
@@ -71,7 +76,7 @@ class KafkaSink:
                 pipeline=self._pipeline.name,
                 hint="Create it, or check sink.topic.",
             )
-        self._ask().receipts(self._receipts, target)
+        self._warn_of_weaknesses(target, self._ask().receipts(self._receipts, target))
         queue = self._pipeline.dead_letter_queue
         if queue.here:
             self._ask().letters(queue.topic, target, queue.compression)
@@ -81,12 +86,17 @@ class KafkaSink:
         refuse_misfits(columns, self._pipeline.sink.key, self._pipeline.name)
 
     def claims(self) -> Claims:
-        """Whose epochs are there; every receipt has one. See :meth:`Sink.claims`."""
+        """Whose epochs are there; every receipt has one. The target's identity is its topic id."""
+        target = self._ask().find(self._name)
+        identity = None if target is None else target.id
         if not self._kept():
-            return Claims()
+            return Claims(target=identity)
         with closing(self._reading(committed=False)) as reading:
             self._to_end(reading)
-            return Claims(reading.books.highest, reading.books.ledgers)
+            books = reading.books
+        noted = books.target
+        lost = None if target is None or noted is None else self._logs.lost(target, TargetLog.from_json(noted))
+        return Claims(books.highest, books.ledgers, identity, lost)
 
     def fence(self, epoch: int) -> None:
         """Note the epoch, then end whoever may still write under an older one. See :meth:`Sink.fence`.
@@ -98,7 +108,8 @@ class KafkaSink:
             books = reading.books
             self._to_end(reading)
             self._refuse_older(books, epoch)
-            now = moment_value(datetime.now(UTC))
+            target = self._ask().find(self._name)
+            now = moment_value(datetime.now(UTC), None if target is None else self._logs.now(target).to_json())
             note(self._connection, self._receipts, [(epoch_key(self._context.ledger, epoch), now)])
             self._to_end(reading)
             self._refuse_older(books, epoch)
@@ -187,6 +198,13 @@ class KafkaSink:
         if self._topics is None:
             self._topics = WrittenTopics(self._connection, self._pipeline.name)
         return self._topics
+
+    def _warn_of_weaknesses(self, *topics: WrittenTopic) -> None:
+        for topic in topics:
+            for weakness in topic.weaknesses:
+                log.warning(
+                    "%s: topic %s may lose what was delivered: its %s.", self._pipeline.name, topic.name, weakness
+                )
 
     def _refuse_circles(self) -> None:
         """Fail if a topic would be written for two reasons, or be read and written."""

@@ -43,12 +43,14 @@ class WrittenTopic:
     :param partitions: how many
     :param replicas: of each partition
     :param settings: its configuration as it is in effect
+    :param id: given when it was created; another topic of the same name has another
     """
 
     name: str
     partitions: int
     replicas: int
     settings: Mapping[str, str]
+    id: str = ""
 
     @property
     def compacted(self) -> bool:
@@ -63,6 +65,19 @@ class WrittenTopic:
     def number(self, setting: str) -> int:
         """A setting that is a number."""
         return int(self.settings[setting])
+
+    @property
+    def weaknesses(self) -> list[str]:
+        """Settings by which the topic may lose records that it has acknowledged, though brokers are left."""
+        found = []
+        if self.settings.get("unclean.leader.election.enable") == "true":
+            found.append("unclean.leader.election.enable is true, so that a replica that lags behind may become leader")
+        if self.replicas > 1 and self.number("min.insync.replicas") < 2:
+            found.append(
+                f"min.insync.replicas is 1 with {self.replicas} replicas, so that a record counts as written when one "
+                "broker has it"
+            )
+        return found
 
 
 class WrittenTopics:
@@ -94,14 +109,15 @@ class WrittenTopics:
         def look() -> WrittenTopic | None:
             asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)[name]
             try:
-                partitions = asked.result().partitions
+                described = asked.result()
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     return None
                 raise
             found = self._admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
             settings = {key: str(entry.value) for key, entry in found.items()}
-            return WrittenTopic(name, len(partitions), len(partitions[0].replicas), settings)
+            partitions = described.partitions
+            return WrittenTopic(name, len(partitions), len(partitions[0].replicas), settings, str(described.topic_id))
 
         return self._asked(f"looking at topic {name}", look)
 

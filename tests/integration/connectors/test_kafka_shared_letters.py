@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,12 +22,12 @@ ODD: list[Any] = [None, True, -1, 0, 1.5, 2**63, 10**400, "", "no", [], {}, [1],
 
 
 @pytest.fixture
-def harness(kafka_broker: KafkaBroker) -> Iterator[TopicHarness]:
+def harness(kafka_broker: KafkaBroker) -> TopicHarness:
     """A sink that has left two dead letters in a shared topic."""
     harness = TopicHarness(kafka_broker)
     with Run(harness, 1) as run:
         run.take_over().send(task(0), content(0, rejected=2))
-    yield harness
+    return harness
 
 
 def _said(harness: TopicHarness) -> dict[str, Any]:
