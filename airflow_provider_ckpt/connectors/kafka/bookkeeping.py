@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.letters import Replay
 
 PREFIX = "ckpt-receipts."
@@ -47,8 +48,31 @@ class UsedId(NamedTuple):
 
 
 def receipts_topic(pipeline: str) -> str:
-    """The receipts topic of a pipeline."""
+    """The receipts topic of a pipeline; no two pipelines share one, nor the name that Kafka's metrics give it.
+
+    Metrics have an underscore for each dot, and the broker takes no topic whose name differs from another's in nothing
+    else. So a dot is written as ``-d``, and then a hyphen as two; a hyphen in front, with which no pipeline's name
+    begins, says that it was done.
+    """
+    if "." in pipeline:
+        return f"{PREFIX}-{pipeline.replace('-', '--').replace('.', '-d')}"
     return f"{PREFIX}{pipeline}"
+
+
+def refuse_receipts_topics(named: Mapping[str, str], own: str | None, pipeline: str) -> None:
+    """Fail if a pipeline would write rows or dead letters among the receipts of another.
+
+    :param named: topics by what names them
+    :param own: the pipeline's own receipts topic, which is no other's
+    :raises ConfigError: naming the topic
+    """
+    for key, topic in named.items():
+        if topic != own and topic.startswith(PREFIX) and key != "source.topic":
+            raise ConfigError(
+                f"{key} is {topic}, and topics whose names begin with {PREFIX} hold receipts of pipelines.",
+                pipeline=pipeline,
+                hint="Name another topic.",
+            )
 
 
 def transactional_id(context: SinkContext, partition: str) -> str:

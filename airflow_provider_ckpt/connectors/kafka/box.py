@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.kafka.bookkeeping import refuse_receipts_topics
 from airflow_provider_ckpt.connectors.kafka.common import (
     Noticed,
     client_config,
@@ -17,6 +18,7 @@ from airflow_provider_ckpt.connectors.kafka.common import (
     opened,
     raised,
     require,
+    require_topic,
     timeout,
 )
 from airflow_provider_ckpt.connectors.kafka.kept import KeptLetters
@@ -67,6 +69,10 @@ class KafkaBox:
                     pipeline=self._pipeline.name,
                     hint="Name a topic of its own for each.",
                 )
+        named = {
+            "dead_letter_queue.topic": require_topic(self._queue.topic, "dead_letter_queue.topic", self._pipeline.name)
+        }
+        refuse_receipts_topics(named, None, self._pipeline.name)
         self._topics().letters(self._queue.topic, None, self._queue.compression)
 
     def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:

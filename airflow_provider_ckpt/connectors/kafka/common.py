@@ -40,6 +40,7 @@ TIMEOUT = 10.0
 _QUIET = {"log_level": 2, "log.connection.close": False}
 """librdkafka writes to standard error; what matters comes back as an error."""
 
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SECRET = re.compile(r"pass(word|phrase)|secret|token|jaas|oauthbearer\.config|\.pem$")
 
 _UNREACHABLE = """
@@ -98,6 +99,21 @@ def require(connection: Connection | None, what: str) -> Connection:
         )
     refuse_settings(connection.id, connection.extra)
     return connection
+
+
+def require_topic(name: str, key: str, pipeline: str) -> str:
+    """The name of a topic that may be one.
+
+    :param key: of the pipeline's declaration
+    :raises ConfigError: if Kafka takes no such name
+    """
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise ConfigError(
+            f"{key}: {name[:60]!r} is no name of a topic.",
+            pipeline=pipeline,
+            hint="It has 1 to 249 letters, digits, dots, hyphens or underscores.",
+        )
+    return name
 
 
 def bootstrap(connection: Connection) -> str:

@@ -18,12 +18,13 @@ from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
     files_value,
     moment_value,
     receipts_topic,
+    refuse_receipts_topics,
     replay_key,
     replay_value,
     transactional_id,
 )
 from airflow_provider_ckpt.connectors.kafka.committed import committed
-from airflow_provider_ckpt.connectors.kafka.common import bootstrap, require, timeout
+from airflow_provider_ckpt.connectors.kafka.common import bootstrap, require, require_topic, timeout
 from airflow_provider_ckpt.connectors.kafka.kept import KeptLetters
 from airflow_provider_ckpt.connectors.kafka.outgoing import refuse_misfits
 from airflow_provider_ckpt.connectors.kafka.reading import Reading
@@ -53,10 +54,10 @@ class KafkaSink:
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         assert pipeline.sink.topic is not None
         self._pipeline = pipeline
-        self._name = pipeline.sink.topic
+        self._name = require_topic(pipeline.sink.topic, "sink.topic", pipeline.name)
         self._connection = require(connection, "sink")
         self._context = context
-        self._receipts = receipts_topic(context.pipeline)
+        self._receipts = require_topic(receipts_topic(context.pipeline), "the receipts topic", pipeline.name)
         self._seconds = timeout(self._connection)
         self._topics: WrittenTopics | None = None
         self._logs = TargetLogs(self._connection, pipeline.name)
@@ -214,6 +215,7 @@ class KafkaSink:
             named["dead_letter_queue.topic"] = letters.topic
         if source.type == "kafka" and source.connection == self._pipeline.sink.connection:
             named["source.topic"] = source.topic or ""
+        refuse_receipts_topics(named, self._receipts, self._pipeline.name)
         for name in set(named.values()):
             same = [what for what, topic in named.items() if topic == name]
             if len(same) > 1:

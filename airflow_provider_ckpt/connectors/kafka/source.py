@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.kafka.common import COLUMNS, require
+from airflow_provider_ckpt.connectors.kafka.common import COLUMNS, require, require_topic
 from airflow_provider_ckpt.connectors.kafka.continuity import LogContinuity, LogMark
 from airflow_provider_ckpt.connectors.kafka.probe import Place, Probe
 from airflow_provider_ckpt.connectors.kafka.sample import FEW, batch_records
@@ -48,7 +48,7 @@ class KafkaSource:
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
         assert pipeline.source.topic is not None
         self._pipeline = pipeline
-        self._name = pipeline.source.topic
+        self._name = require_topic(pipeline.source.topic, "source.topic", pipeline.name)
         self._connection = require(connection, "source")
         self._asking = Asking(self._connection, self._name, f"ckpt-plan:{pipeline.name}", ErrorType.KAFKA_CONSUMER)
         self._probe = Probe(self._connection, pipeline.name, self._name)

@@ -227,9 +227,17 @@ class WrittenTopics:
         return found
 
     def _not_created(self, name: str, config: Mapping[str, Any], error: KafkaException) -> Exception:
+        from confluent_kafka import KafkaError
+
         info = error_info(error.args[0], ErrorType.KAFKA_PRODUCER, f"creating topic {name}", self._connection)
         if info.recoverable:
             return raised(info)
+        if error.args[0].code() == KafkaError.TOPIC_EXCEPTION and "collides" in info.message:
+            return ConfigError(
+                f"topic {name} cannot be created: {info.message}",
+                pipeline=self._pipeline,
+                hint="Its name and another topic's differ in dots and underscores alone. Choose another name.",
+            )
         wanted = " ".join(f"--config {setting}={value}" for setting, value in config.items())
         return ConfigError(
             f"topic {name} does not exist and cannot be created: {info.message}",

@@ -330,6 +330,19 @@ class TestRefusals:
         assert len(topics[harness.receipts_topic()].partitions) == 1
         assert len(topics[harness.letters_topic].partitions) == 1
 
+    def test_pipelines_whose_names_differ_in_dots_and_underscores_alone_do_not_meet(
+        self, harness: TopicHarness
+    ) -> None:
+        names = ["a.b", "a_b", "a-b", "a-db", "a.-b", "a..b"]
+        for number, name in enumerate(names):
+            with Run(harness, 1, pipeline=name) as run:
+                assert run.take_over().send(task(number), content(number)).outcome is AttemptOutcome.DELIVERED
+
+        assert len({harness.receipts_topic(name) for name in names}) == len(names)
+        for number, name in enumerate(names):
+            with Run(harness, 2, pipeline=name) as run:
+                assert [receipt.key.seq for receipt in run.take_over().receipts()] == [number]
+
     def test_a_receipts_topic_that_somebody_else_writes_to(self, harness: TopicHarness) -> None:
         with Run(harness, 1) as run:
             run.sink.check()

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
+    PREFIX,
     Books,
     UsedId,
     epoch_key,
@@ -12,10 +17,13 @@ from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
     receipt_key,
     receipt_value,
     receipts_topic,
+    refuse_receipts_topics,
     transactional_id,
 )
+from airflow_provider_ckpt.connectors.kafka.common import require_topic
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
 
 OURS, THEIRS = "ours", "theirs"
@@ -81,6 +89,45 @@ def test_the_first_claim_of_a_batch_stands() -> None:
     assert found.epoch == 1
 
 
+NAMES = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", fullmatch=True)
+LIKE = st.text("ab._-d", min_size=1, max_size=6).filter(lambda name: name[0] not in ".-")
+
+
+@pytest.mark.parametrize("names", [NAMES, LIKE])
+def test_no_two_pipelines_share_a_receipts_topic_nor_its_name_in_metrics(names: st.SearchStrategy[str]) -> None:
+    seen: dict[str, str] = {}
+
+    @settings(max_examples=2000)
+    @given(names)
+    def judge(name: str) -> None:
+        topic = receipts_topic(name)
+        assert topic.startswith(PREFIX)
+        assert seen.setdefault(topic.replace(".", "_"), name) == name
+
+    judge()
+    assert len(seen) > 500
+
+
+@pytest.mark.parametrize("key", ["sink.topic", "dead_letter_queue.topic"])
+def test_nobody_writes_rows_among_the_receipts_of_another_pipeline(key: str) -> None:
+    with pytest.raises(ConfigError, match=r"ckpt-receipts.other, and topics whose names begin with"):
+        refuse_receipts_topics({key: "ckpt-receipts.other"}, "ckpt-receipts.orders", "orders")
+    refuse_receipts_topics({key: "ckpt-other", "source.topic": "ckpt-receipts.other"}, "ckpt-receipts.orders", "orders")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a/b", "a b", "ä", "a\n", "a\x00"])
+def test_what_cannot_be_a_topic_is_refused_by_its_key(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"sink\.topic: .* is no name of a topic"):
+        require_topic(name, "sink.topic", "orders")
+    assert require_topic("a" * 249, "sink.topic", "orders") == "a" * 249
+
+
+def test_a_pipeline_s_name_that_makes_too_long_a_topic_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the receipts topic"):
+        require_topic(receipts_topic("a" + "." * 127), "the receipts topic", "orders")
+
+
 def test_names() -> None:
+    assert receipts_topic("shop.orders-eu") == "ckpt-receipts.-shop-dorders--eu"
     assert receipts_topic("orders") == "ckpt-receipts.orders"
     assert transactional_id(SinkContext("l", "orders"), "recovery:0:p/1") == "ckpt/l/orders/recovery:0:p/1"
