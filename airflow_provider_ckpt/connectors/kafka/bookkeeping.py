@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.letters import Replay
+from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 
 PREFIX = "ckpt-receipts."
 """Of the receipts topics' names, so that rights can be granted to all of them at once."""
@@ -28,6 +28,9 @@ DEMANDED = {"cleanup.policy": "compact", "unclean.leader.election.enable": "fals
 
 CREATED_WITH = {**DEMANDED, "segment.bytes": str(16 << 20)}
 """Settings of a topic that the sink creates: the newest segment is never compacted, so it is kept small."""
+
+
+_SEALED_WITH = "letters"
 
 
 class Kind(StrEnum):
@@ -95,9 +98,12 @@ def receipt_key(ledger: str, key: BatchKey) -> bytes:
     return _text([Kind.RECEIPT, ledger, *key.to_json()])
 
 
-def receipt_value(receipt: Receipt) -> bytes:
-    """A receipt's value."""
-    return _text(receipt.to_json())
+def receipt_value(receipt: Receipt, secret: bytes | None = None) -> bytes:
+    """A receipt's value.
+
+    :param secret: with which the dead letters of its attempt were sealed, if there are some
+    """
+    return _text({**receipt.to_json(), **({} if secret is None else {_SEALED_WITH: secret.hex()})})
 
 
 def replay_key(ledger: str, partition: str) -> bytes:
@@ -194,6 +200,13 @@ class Books:
         """The receipt of a batch, if it has one."""
         value = self.receipts.get(key)
         return None if value is None else Receipt.from_json(json.loads(value))
+
+    def secret(self, source: AttemptKey) -> bytes | None:
+        """With what the dead letters of an attempt were sealed; None if the batch's receipt names another, or none."""
+        value = self.receipts.get(source.key)
+        found = {} if value is None else json.loads(value)
+        named = (found.get("attempt"), found.get("epoch")) == (source.attempt, source.epoch)
+        return bytes.fromhex(found[_SEALED_WITH]) if named and _SEALED_WITH in found else None
 
     def replay(self, partition: str) -> Replay | None:
         """What a side partition sends, if it was kept."""

@@ -107,7 +107,7 @@ class KafkaBox:
             return
         kept = KeptLetters(self._connection, self._queue.topic, self._context)
         seconds = self._seconds + transaction_seconds(self._connection)
-        found = kept.of(wanted, topics.ends(self._queue.topic, topic.partitions), seconds)
+        found = kept.of(dict.fromkeys(wanted), topics.ends(self._queue.topic, topic.partitions), seconds)
         for source in wanted:
             yield from found.get(source, ())
 

@@ -7,13 +7,13 @@ Anybody may write to it. What is not a dead letter of this ledger and pipeline, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter
 from airflow_provider_ckpt.connectors.kafka.committed import committed
-from airflow_provider_ckpt.connectors.kafka.letters import LETTER, Said
+from airflow_provider_ckpt.connectors.kafka.letters import LETTER, Said, seal
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.letters import AttemptKey
 
@@ -32,22 +32,25 @@ class KeptLetters:
         self._context = context
 
     def of(
-        self, wanted: Collection[AttemptKey], ends: Mapping[int, int], seconds: float
+        self,
+        wanted: Mapping[AttemptKey, bytes | None],
+        ends: Mapping[int, int],
+        seconds: float,
     ) -> Mapping[AttemptKey, list[KeptLetter]]:
         """The letters of some attempts, by position.
 
+        :param wanted: with the secret of each; None where letters have no seal
         :param ends: of each partition of the topic, where to stop
         :param seconds: how long the broker may take for a step, and a transaction may stay open
         :raises KafkaProducerError: if it takes longer, or cannot be reached
         """
-        asked = frozenset(wanted)
         found: dict[AttemptKey, dict[int, KeptLetter]] = {}
         malformed: list[str] = []
         doing = f"reading dead letter topic {self._topic}"
         for messages in committed(self._connection, self._topic, ends, seconds, doing=doing):
             for message in messages:
                 try:
-                    self._take(message, asked, found)
+                    self._take(message, wanted, found)
                 except ValueError as error:
                     malformed.append(f"partition {message.partition()}, offset {message.offset()}: {error}")
         if malformed:
@@ -66,7 +69,10 @@ class KeptLetters:
         }
 
     def _take(
-        self, message: Message, wanted: Collection[AttemptKey], found: dict[AttemptKey, dict[int, KeptLetter]]
+        self,
+        message: Message,
+        wanted: Mapping[AttemptKey, bytes | None],
+        found: dict[AttemptKey, dict[int, KeptLetter]],
     ) -> None:
         """Take a message if it is a letter of one of these attempts.
 
@@ -79,12 +85,15 @@ class KeptLetters:
         if said is None or said.source not in wanted:
             return
         own, rest = headers[: said.own_headers], headers[said.own_headers : -1]
+        secret = wanted[said.source]
+        key, value = _bytes(message.key()), _bytes(message.value())
+        if secret is not None and said.document.get("seal") != seal(secret, said.document, key, value, headers[:-1]):
+            raise ValueError("its seal is not that of the attempt that it names")
         texts = {name: (value or b"").decode("utf-8", "replace") for name, value in rest}
-        letter = DeadLetter(said.position, _bytes(message.key()), _bytes(message.value()), said.error, texts, own)
+        letter = DeadLetter(said.position, key, value, said.error, texts, own)
         letters = found.setdefault(said.source, {})
-        number = len(letters) if said.number is None else said.number
-        # Written twice, it is the same; another one under its number came later.
-        letters.setdefault(number, KeptLetter(said.source, letter, _time(message)))
+        # One that was written twice is the same; another one under its number came later.
+        letters.setdefault(said.number, KeptLetter(said.source, letter, _time(message)))
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

@@ -1,11 +1,16 @@
 """Dead letters as messages: key, value and headers as they were, then the headers that say what happened, then ours.
 
-Ours is one header that no prefix changes. It says whose letter it is, so that it can be found and read back.
+Ours is one header that no prefix changes. It says whose letter it is, so that it can be found and read back. Where the
+letter stands in its batch's transaction it also carries a seal, made with a secret that the receipt alone holds, and
+nobody knows before the receipt is there: others may write to the topic, and could repeat all the rest.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +27,13 @@ LETTER = "ckpt-letter"
 """The name of our own header."""
 
 
-def letter_headers(letter: DeadLetter, task: BatchTask, context: SinkContext, number: int | None = None) -> Headers:
+def letter_headers(
+    letter: DeadLetter, task: BatchTask, context: SinkContext, number: int, secret: bytes | None = None
+) -> Headers:
     """The headers of one dead letter.
 
-    :param number: among those of its attempt, where it may have been written twice
+    :param number: among those of its attempt
+    :param secret: of the attempt; without one the letter gets no seal
     """
     own = list(letter.original_headers)
     document: dict[str, Any] = {
@@ -39,11 +47,31 @@ def letter_headers(letter: DeadLetter, task: BatchTask, context: SinkContext, nu
         "error": letter.error.message,
         "sqlstate": letter.error.sqlstate,
         "own_headers": len(own),
+        "number": number,
     }
-    if number is not None:
-        document["number"] = number
-    said = [(name, text.encode("utf-8", "replace")) for name, text in letter.headers.items()]
-    return [*own, *said, (LETTER, json.dumps(document).encode())]
+    headers: Headers = [*own, *((name, text.encode("utf-8", "replace")) for name, text in letter.headers.items())]
+    if secret is not None:
+        document["seal"] = seal(secret, document, letter.key, letter.value, headers)
+    return [*headers, (LETTER, json.dumps(document).encode())]
+
+
+def seal(secret: bytes, document: Mapping[str, Any], key: bytes | None, value: bytes | None, headers: Headers) -> str:
+    """What nobody without the secret can make for a letter of this content.
+
+    :param secret: of the attempt
+    :param document: what our own header says; its own seal plays no part
+    :param key: the message's
+    :param value: the message's
+    :param headers: those before our own
+    """
+    said = {name: item for name, item in document.items() if name != "seal"}
+    parts: list[bytes | None] = [json.dumps(said, sort_keys=True).encode(), key, value]
+    for name, content in headers:
+        parts += [name.encode(), content]
+    made = hmac.new(secret, digestmod=hashlib.sha256)
+    for part in parts:
+        made.update(b"-" if part is None else b"%d:" % len(part) + part)
+    return made.hexdigest()
 
 
 _LARGEST = 2**63 - 1
@@ -54,15 +82,17 @@ class Said:
     """What our own header says of a dead letter.
 
     :param source: the attempt that left it
-    :param number: among those of the attempt; None where it stands in the batch's transaction
+    :param number: among those of the attempt
+    :param document: all of it
     :param own_headers: how many of the message's headers are the record's own; they come first
     """
 
     source: AttemptKey
-    number: int | None
+    number: int
     position: int
     error: ErrorInfo
     own_headers: int
+    document: Mapping[str, Any]
 
     @classmethod
     def read(cls, header: bytes | None, context: SinkContext, others: int) -> Said | None:
@@ -88,7 +118,7 @@ class Said:
             raise ValueError("its batch is none")
         key = BatchKey(_whole(batch[0], "batch"), batch[1], _whole(batch[2], "batch"))
         source = AttemptKey(key, _whole(data.get("attempt"), "attempt"), _whole(data.get("epoch"), "epoch"))
-        number, sqlstate = data.get("number"), data.get("sqlstate")
+        sqlstate = data.get("sqlstate")
         if sqlstate is not None and not isinstance(sqlstate, str):
             raise ValueError("its sqlstate is no text")
         own_headers = _whole(data.get("own_headers"), "own_headers")
@@ -102,7 +132,7 @@ class Said:
         except ValueError:
             raise ValueError("its error_type is none") from None
         error = ErrorInfo(kind, _text(data, "error"), sqlstate=sqlstate)
-        return cls(source, None if number is None else _whole(number, "number"), position, error, own_headers)
+        return cls(source, _whole(data.get("number"), "number"), position, error, own_headers, data)
 
 
 def _text(data: dict[str, Any], name: str) -> str:

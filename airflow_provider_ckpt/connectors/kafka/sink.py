@@ -145,11 +145,20 @@ class KafkaSink:
         topic = self._ask().find(queue.topic)
         if topic is None:
             return
+        secrets = self._secrets(wanted)
         kept = KeptLetters(self._connection, queue.topic, self._context)
         seconds = self._seconds + transaction_seconds(self._connection)
-        found = kept.of(wanted, self._ask().ends(queue.topic, topic.partitions), seconds)
+        found = kept.of(secrets, self._ask().ends(queue.topic, topic.partitions), seconds)
         for source in wanted:
             yield from found.get(source, ())
+
+    def _secrets(self, sources: Sequence[AttemptKey]) -> Mapping[AttemptKey, bytes | None]:
+        """With what the dead letters of attempts are sealed, by their receipts."""
+        if not self._kept():
+            return dict.fromkeys(sources)
+        with closing(self._reading(committed=True)) as reading:
+            self._to_end(reading)
+            return {source: reading.books.secret(source) for source in sources}
 
     def keep_replay(self, partition: str, replay: Replay) -> None:
         """See :meth:`Sink.keep_replay`."""

@@ -6,6 +6,7 @@ is read from the receipts topic and never guessed.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -159,12 +160,14 @@ class KafkaWriter:
         receipt = Receipt(task.key, task.range, verdict, self._context.epoch, task.attempt, counts, now, task.bound)
         hold = self._held(task.key.partition)
         transactions, producer = hold.transactions, hold.transactions.producer
+        secret = secrets.token_bytes(16) if letters else None
         producer.begin_transaction()
         try:
             self._send_rows(messages)
-            self._send_letters(task, letters)
+            self._send_letters(task, letters, secret)
             # Last, so that it hides as little as can be from who reads receipts up to the last stable offset.
-            producer.produce(self._receipts, receipt_value(receipt), receipt_key(self._context.ledger, task.key), 0)
+            value = receipt_value(receipt, secret)
+            producer.produce(self._receipts, value, receipt_key(self._context.ledger, task.key), 0)
             transactions.commit()
         except BaseException:
             transactions.abort()
@@ -185,20 +188,20 @@ class KafkaWriter:
         if refused:
             raise _UnfitError(refused)
 
-    def _send_letters(self, task: BatchTask, letters: Sequence[DeadLetter]) -> None:
+    def _send_letters(self, task: BatchTask, letters: Sequence[DeadLetter], secret: bytes | None) -> None:
         if not letters:
             return
         assert self._hold is not None
         transactions = self._hold.transactions
         failures: list[tuple[DeadLetter, KafkaError]] = []
         sender = Sender(transactions.producer, self._pipeline.dead_letter_queue.topic, {})
-        for letter in letters:
+        for number, letter in enumerate(letters):
 
             def watch(error: KafkaError | None, _: object, letter: DeadLetter = letter) -> None:
                 if error is not None:
                     failures.append((letter, error))
 
-            headers = letter_headers(letter, task, self._context)
+            headers = letter_headers(letter, task, self._context, number, secret)
             sender.one(letter.value, watch, {"key": letter.key, "headers": headers})
         transactions.flush(failures)
         if failures:
