@@ -153,7 +153,7 @@ OF_SINKS: Sequence[Mutant] = (
         "kafka: rows are committed without their receipt",
         "connectors/kafka/writer.py",
         "KafkaWriter._transaction",
-        "producer.produce(self._receipts, receipt_value(receipt), receipt_key(self._context.ledger, task.key), 0)\n"
+        "producer.produce(self._receipts, value, receipt_key(self._context.ledger, task.key), 0)\n"
         "transactions.commit()",
         "transactions.commit()",
         test=f"{_STREAMFORGE}::test_commit_failure_causes_duplicate",
