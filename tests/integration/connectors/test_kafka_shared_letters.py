@@ -13,7 +13,7 @@ from airflow_provider_ckpt.connectors.kafka.letters import LETTER
 from airflow_provider_ckpt.core.letters import AttemptKey
 from tests.integration.connectors.conformance_sink import Run, content, task
 from tests.integration.connectors.kafka_sink_support import TopicHarness, stored
-from tests.integration.connectors.kafka_support import put
+from tests.integration.connectors.kafka_support import producer, put
 from tests.services.kafka import KafkaBroker
 
 ODD: list[Any] = [None, True, -1, 0, 1.5, 2**63, 10**400, "", "no", [], {}, [1], ["a", "b", "c"], {"a": 1}, "\x00", "9"]
@@ -59,11 +59,13 @@ def test_any_header_of_somebody_else_stops_nobody(
 ) -> None:
     said = _said(harness)
     strangers = [header for header in _malformed(said, seed) if header != json.dumps(said).encode()]
+    to = producer(harness.broker)
     for header in strangers:
-        put(harness.broker, harness.letters_topic, [b"strange"], headers=[(LETTER, header)])
-    put(harness.broker, harness.letters_topic, [b"strange", None], headers=[("other", b"1")])
-    put(harness.broker, harness.letters_topic, [b"strange", None])
-    put(harness.broker, harness.letters_topic, [b"strange"], headers=[(LETTER, b"\xff")], timestamp=2**62)
+        to.produce(harness.letters_topic, b"strange", headers=[(LETTER, header)])
+    to.produce(harness.letters_topic, None, headers=[("other", b"1")])
+    to.produce(harness.letters_topic, b"strange")
+    to.produce(harness.letters_topic, b"strange", headers=[(LETTER, json.dumps(said).encode())], timestamp=2**62)
+    assert to.flush(30) == 0
 
     with caplog.at_level(logging.WARNING), Run(harness, 2) as run:
         kept = list(run.take_over().sink.letters([AttemptKey(task(0).key, 1, 1)]))
@@ -76,16 +78,17 @@ def test_any_header_of_somebody_else_stops_nobody(
 
 def test_letters_that_imitate_a_true_one_in_all_that_others_can_know_do_not_count(harness: TopicHarness) -> None:
     true = stored(harness.broker, harness.letters_topic)
+    to = producer(harness.broker)
     for record in true:
         said = json.loads(record.header[LETTER])
         for change in ({}, {"number": 2}, {"number": 2, "position": 1}, {"number": 0}, {"error": "another"}):
             forged = json.dumps({**said, **change}).encode()
             headers = [*record.headers[:-1], (LETTER, forged)]
-            put(harness.broker, harness.letters_topic, [b"forged"], key=record.key, headers=headers)
-        put(harness.broker, harness.letters_topic, [record.value], key=b"forged", headers=record.headers)
-        other = [("more", b"1"), *record.headers]
-        put(harness.broker, harness.letters_topic, [record.value], key=record.key, headers=other)
-        put(harness.broker, harness.letters_topic, [record.value], key=record.key, headers=record.headers)
+            to.produce(harness.letters_topic, b"forged", record.key, headers=headers)
+        to.produce(harness.letters_topic, record.value, b"forged", headers=record.headers)
+        to.produce(harness.letters_topic, record.value, record.key, headers=[("more", b"1"), *record.headers])
+        to.produce(harness.letters_topic, record.value, record.key, headers=record.headers)
+    assert to.flush(30) == 0
 
     with Run(harness, 2) as run:
         kept = list(run.take_over().sink.letters([AttemptKey(task(0).key, 1, 1)]))

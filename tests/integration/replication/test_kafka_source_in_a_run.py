@@ -41,7 +41,7 @@ def setup(kafka_broker: KafkaBroker, ledger: Ledger, tmp_path: Path) -> Setup:
         {
             "name": "events",
             "source": {"type": "kafka", "connection": CONNECTION, "topic": topic},
-            "sink": {"type": "files", "path": str(tmp_path / "target"), "format": "json"},
+            "sink": {"type": "files", "path": str(tmp_path / "target"), "format": "jsonl"},
         }
     )
     return Setup(pipeline, ledger, lambda _: connection_to(kafka_broker), "test:one")
@@ -98,7 +98,7 @@ def test_a_rewind_lets_a_log_that_lost_messages_be_read_on(tmp_path: Path, ledge
             {
                 "name": "events",
                 "source": {"type": "kafka", "connection": CONNECTION, "topic": topic},
-                "sink": {"type": "files", "path": str(tmp_path / "target"), "format": "json"},
+                "sink": {"type": "files", "path": str(tmp_path / "target"), "format": "jsonl"},
             }
         )
         setup = Setup(pipeline, ledger, lambda _: connection_to(broker), "test:one")
