@@ -78,7 +78,10 @@ class KeptLetters:
 
         :raises ValueError: if it says that it is a dead letter, and cannot be one
         """
-        headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+        try:
+            headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+        except SystemError:  # Kafka's client says no more than that of a name that is not UTF-8
+            raise ValueError("a header's name is not UTF-8") from None
         if not headers or headers[-1][0] != LETTER:
             return
         said = Said.read(headers[-1][1], self._context, len(headers) - 1)

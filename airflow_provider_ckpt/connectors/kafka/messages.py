@@ -5,6 +5,7 @@ Every line here runs once a message, so each column is one comprehension, and wh
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,11 @@ _LARGEST = (2**63 - 1) // 1000
 
 _UNIT = " ms"
 
+UNREADABLE = "ckpt-unreadable-headers"
+"""The one header that a message has here whose own cannot be read."""
+
+log = logging.getLogger(__name__)
+
 
 def records(messages: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBatch:
     """Messages, none of them an error, in the columns of a raw shape.
@@ -33,10 +39,29 @@ def records(messages: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBat
         POSITION: pa.array(offsets, pa.int64()),
         "key": pa.array([message.key() for message in messages], pa.binary()),
         "value": pa.array([message.value() for message in messages], pa.binary()),
-        "headers": _headers([message.headers() for message in messages]),
+        "headers": _headers(_readable(messages)),
         "timestamp": _timestamps([message.timestamp() for message in messages]),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _readable(messages: Sequence[Message]) -> list[Any]:
+    """The headers of each. Kafka's client fails at names that are no text, and must not be asked a second time then."""
+    found: list[Any] = []
+    for message in messages:
+        try:
+            found.append(message.headers())
+        except (SystemError, UnicodeDecodeError):
+            log.warning(
+                "The headers of offset %s in partition %s of topic %s cannot be read, since a name among them is not "
+                "UTF-8; the message goes on with the header %s instead of them.",
+                message.offset(),
+                message.partition(),
+                message.topic(),
+                UNREADABLE,
+            )
+            found.append([(UNREADABLE, None)])
+    return found
 
 
 def _headers(all_headers: Sequence[Any]) -> pa.Array:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -69,6 +71,28 @@ def put(broker: KafkaBroker, topic: str, values: Sequence[bytes | None], partiti
     for value in values:
         to.produce(topic, value, partition=partition, **message)
     assert to.flush(30) == 0
+
+
+def put_raw_header(broker: KafkaBroker, topic: str, name: bytes, value: bytes) -> None:
+    """A message with one header whose name may be any bytes, as producers in C and Go can send it."""
+    from confluent_kafka import cimpl
+
+    folder = Path(cimpl.__file__).parent.parent / "confluent_kafka.libs"
+    client = ctypes.CDLL(str(next(folder.glob("librdkafka-*"))))
+    for function in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_headers_new"):
+        getattr(client, function).restype = ctypes.c_void_p
+    said = ctypes.create_string_buffer(512)
+    settings = ctypes.c_void_p(client.rd_kafka_conf_new())
+    client.rd_kafka_conf_set(settings, b"bootstrap.servers", broker.bootstrap.encode(), said, 512)
+    handle = ctypes.c_void_p(client.rd_kafka_new(0, settings, said, 512))
+    headers = ctypes.c_void_p(client.rd_kafka_headers_new(1))
+    client.rd_kafka_header_add(headers, name, ctypes.c_ssize_t(len(name)), b"v", ctypes.c_ssize_t(1))
+    to, content = ctypes.c_char_p(topic.encode()), ctypes.c_char_p(value)
+    parts = [(1, to), (3, ctypes.c_int32(0)), (4, content, ctypes.c_size_t(len(value))), (7, ctypes.c_int(2))]
+    flat = [item for kind, *items in [*parts, (10, headers)] for item in (ctypes.c_int(kind), *items)]
+    assert client.rd_kafka_producev(handle, *flat, ctypes.c_int(0)) == 0
+    assert client.rd_kafka_flush(handle, 30_000) == 0
+    client.rd_kafka_destroy(handle)
 
 
 def alter(broker: KafkaBroker, topic: str, settings: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.connectors.kafka.letters import LETTER
 from airflow_provider_ckpt.core.letters import AttemptKey
 from tests.integration.connectors.conformance_sink import Run, content, task
 from tests.integration.connectors.kafka_sink_support import TopicHarness, stored
-from tests.integration.connectors.kafka_support import producer, put
+from tests.integration.connectors.kafka_support import producer, put, put_raw_header
 from tests.services.kafka import KafkaBroker
 
 ODD: list[Any] = [None, True, -1, 0, 1.5, 2**63, 10**400, "", "no", [], {}, [1], ["a", "b", "c"], {"a": 1}, "\x00", "9"]
@@ -66,6 +66,7 @@ def test_any_header_of_somebody_else_stops_nobody(
     to.produce(harness.letters_topic, b"strange")
     to.produce(harness.letters_topic, b"strange", headers=[(LETTER, json.dumps(said).encode())], timestamp=2**62)
     assert to.flush(30) == 0
+    put_raw_header(harness.broker, harness.letters_topic, b"\xff", b"strange")
 
     with caplog.at_level(logging.WARNING), Run(harness, 2) as run:
         kept = list(run.take_over().sink.letters([AttemptKey(task(0).key, 1, 1)]))
@@ -83,11 +84,12 @@ def test_letters_that_imitate_a_true_one_in_all_that_others_can_know_do_not_coun
         said = json.loads(record.header[LETTER])
         for change in ({}, {"number": 2}, {"number": 2, "position": 1}, {"number": 0}, {"error": "another"}):
             forged = json.dumps({**said, **change}).encode()
-            headers = [*record.headers[:-1], (LETTER, forged)]
+            headers: list[Any] = [*record.headers[:-1], (LETTER, forged)]
             to.produce(harness.letters_topic, b"forged", record.key, headers=headers)
-        to.produce(harness.letters_topic, record.value, b"forged", headers=record.headers)
-        to.produce(harness.letters_topic, record.value, record.key, headers=[("more", b"1"), *record.headers])
-        to.produce(harness.letters_topic, record.value, record.key, headers=record.headers)
+        same: list[Any] = list(record.headers)
+        to.produce(harness.letters_topic, record.value, b"forged", headers=same)
+        to.produce(harness.letters_topic, record.value, record.key, headers=[("more", b"1"), *same])
+        to.produce(harness.letters_topic, record.value, record.key, headers=same)
     assert to.flush(30) == 0
 
     with Run(harness, 2) as run:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from airflow_provider_ckpt.connectors.kafka.messages import UNREADABLE
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
 from airflow_provider_ckpt.connectors.protocols import POSITION, REACHES, PlannedBatch, PlanRequest, Start, Todo
 from airflow_provider_ckpt.core.batch import Instruction
@@ -23,6 +24,7 @@ from tests.integration.connectors.kafka_support import (
     pipeline,
     producer,
     put,
+    put_raw_header,
     task,
     transaction,
 )
@@ -66,6 +68,21 @@ class TestMessages:
             for offset, value in enumerate([b"\x00\xff", b"", None])
         ]
         assert (rows[3]["key"], rows[3]["headers"]) == (None, [])
+
+    def test_a_header_name_that_is_no_text_costs_the_headers_and_not_the_pipeline(
+        self, ledger: Ledger, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        put(ledger.broker, ledger.topic, [b"a"], headers=[("own", b"1")])
+        put_raw_header(ledger.broker, ledger.topic, b"\xff\xfebad", b"b")
+        put(ledger.broker, ledger.topic, [b"c"], headers=[("own", b"1")])
+
+        ledger.plan()
+        (rows,) = ledger.rows()
+
+        own = [{"key": "own", "value": b"1"}]
+        assert [row["value"] for row in rows] == [b"a", b"b", b"c"]
+        assert [row["headers"] for row in rows] == [own, [{"key": UNREADABLE, "value": None}], own]
+        assert f"offset 1 in partition 0 of topic {ledger.topic} cannot be read" in caplog.text
 
     def test_a_message_of_ten_megabytes_arrives_whole(self, ledger: Ledger) -> None:
         big = b"x" * 10_000_000
