@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -53,19 +54,24 @@ def _malformed(said: dict[str, Any], seed: int) -> list[bytes | None]:
     return found
 
 
+def _collect(refused: list[object]) -> Callable[[object, object], None]:
+    """Notes why a message was not taken."""
+    return lambda error, _: refused.append(error) if error is not None else None
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_any_header_of_somebody_else_stops_nobody(
     harness: TopicHarness, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = _said(harness)
     strangers = [header for header in _malformed(said, seed) if header != json.dumps(said).encode()]
+    refused: list[object] = []
     to = producer(harness.broker)
     for header in strangers:
-        to.produce(harness.letters_topic, b"strange", headers=[(LETTER, header)])
-    to.produce(harness.letters_topic, None, headers=[("other", b"1")])
-    to.produce(harness.letters_topic, b"strange")
-    to.produce(harness.letters_topic, b"strange", headers=[(LETTER, json.dumps(said).encode())], timestamp=2**62)
-    assert to.flush(30) == 0
+        to.produce(harness.letters_topic, b"strange", headers=[(LETTER, header)], on_delivery=_collect(refused))
+    to.produce(harness.letters_topic, None, headers=[("other", b"1")], on_delivery=_collect(refused))
+    to.produce(harness.letters_topic, b"strange", on_delivery=_collect(refused))
+    assert (to.flush(30), refused) == (0, [])
     put_raw_header(harness.broker, harness.letters_topic, b"\xff", b"strange")
 
     with caplog.at_level(logging.WARNING), Run(harness, 2) as run:
