@@ -136,8 +136,9 @@ class TestTransactions:
         with transaction(ledger.broker, ledger.topic, [b"c"]) as to:
             put(ledger.broker, ledger.topic, [b"d"])
 
-            plan = ledger.plan()
-            assert plan.bounds == {f"{ledger.topic}-0": 2}
+            plan, again = ledger.plan(), ledger.plan()
+            assert plan.bounds == again.bounds == {f"{ledger.topic}-0": 2}
+            assert again.batches == []
             assert ledger.values() == [b"a", b"b"]
 
             to.commit_transaction(30)
