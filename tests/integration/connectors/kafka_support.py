@@ -87,10 +87,9 @@ def put_raw_header(broker: KafkaBroker, topic: str, name: bytes, value: bytes) -
     handle = ctypes.c_void_p(client.rd_kafka_new(0, settings, said, 512))
     headers = ctypes.c_void_p(client.rd_kafka_headers_new(1))
     client.rd_kafka_header_add(headers, name, ctypes.c_ssize_t(len(name)), b"v", ctypes.c_ssize_t(1))
-    to, content = ctypes.c_char_p(topic.encode()), ctypes.c_char_p(value)
-    parts = [(1, to), (3, ctypes.c_int32(0)), (4, content, ctypes.c_size_t(len(value))), (7, ctypes.c_int(2))]
-    flat = [item for kind, *items in [*parts, (10, headers)] for item in (ctypes.c_int(kind), *items)]
-    assert client.rd_kafka_producev(handle, *flat, ctypes.c_int(0)) == 0
+    flat: list[Any] = [1, ctypes.c_char_p(topic.encode()), 3, ctypes.c_int32(0)]  # topic, partition
+    flat += [4, ctypes.c_char_p(value), ctypes.c_size_t(len(value)), 7, 2, 10, headers]  # value, copied, headers
+    assert client.rd_kafka_producev(handle, *flat, 0) == 0
     assert client.rd_kafka_flush(handle, 30_000) == 0
     client.rd_kafka_destroy(handle)
 
