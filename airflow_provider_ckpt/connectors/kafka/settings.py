@@ -33,7 +33,7 @@ _TLS = """
 _LOGIN = """
     sasl.mechanism sasl.mechanisms sasl.password sasl.username
     sasl.kerberos.keytab sasl.kerberos.min.time.before.relogin sasl.kerberos.principal sasl.kerberos.service.name
-    enable.sasl.oauthbearer.unsecure.jwt sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+    sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
     sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
     sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
     sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
