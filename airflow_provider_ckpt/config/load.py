@@ -40,9 +40,18 @@ def load(path: str | PathLike[str]) -> Pipeline:
     :raises ConfigError: if it cannot be read or does not hold; one line a problem, the first stands alone: what
         is missing comes last, since a misspelt key is often why
     """
+    return parse(text_of(path), fsdecode(path))
+
+
+def text_of(path: str | PathLike[str]) -> str:
+    """What a declaration's file holds, not read as YAML yet.
+
+    :param path: the file
+    :raises ConfigError: if it cannot be read, is no regular file, or is too large for a declaration
+    """
     name = fsdecode(path)
     try:
-        return parse(_read(name).decode("utf-8-sig"), name)
+        return _read(name).decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{shown(name, _NAME)}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import yaml
 from airflow.sdk import DAG, Param, TriggerRule
 
+from airflow_provider_ckpt.config.outline import outline
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators.approval import CkptApprovalOperator
@@ -158,8 +158,9 @@ def _declared(folder: Path) -> list[str]:
     """The names that the YAML files of a folder declare; a file that cannot be read must not take this DAG with it."""
     names = []
     for path in sorted(folder.glob("*.y*ml")):
-        try:
-            names.append(str(yaml.safe_load(path.read_text("utf-8"))["name"]))
-        except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
-            log.warning("%s declares no pipeline that could be chosen: %s", path, error)
+        name = outline(path).name
+        if name is None:
+            log.warning("%s declares no pipeline that could be chosen", path)
+        else:
+            names.append(name)
     return names

@@ -79,12 +79,14 @@ def shown(declaration: object, folder: str | Path, user: str) -> dict[str, Any] 
         return None
     try:
         if isinstance(declaration, str | Path):
+            from airflow_provider_ckpt.config.load import text_of
+
             path = Path(folder) / declaration
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            digest = hashlib.sha256(text_of(path).encode()).hexdigest()
             pipeline = _parsed(*_version(path))
             return {"digest": digest, "document": None if pipeline is None else _without_conf(pipeline)}
         pipeline = read(declaration, folder, user)
-    except (ConfigError, OSError, ValueError):
+    except ConfigError:
         return None
     whole = json.dumps(pipeline.document(), sort_keys=True)
     return {"digest": hashlib.sha256(whole.encode()).hexdigest(), "document": _without_conf(pipeline)}
@@ -140,11 +142,12 @@ def _parsed(path: Path, _mtime: int, _size: int) -> Pipeline | None:
 
     :raises ConfigError: if the file is wrong
     """
-    from airflow_provider_ckpt.config.load import load
+    from airflow_provider_ckpt.config.load import parse, text_of
 
+    text = text_of(path)
     try:
-        return load(path)
+        return parse(text, str(path))
     except ConfigError:
-        if unset(path.read_text("utf-8", errors="replace"), os.environ):
+        if unset(text, os.environ):
             return None
         raise

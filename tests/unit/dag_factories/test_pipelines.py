@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -176,8 +177,10 @@ def test_a_file_that_cannot_even_be_read_costs_its_own_dag_alone(folder: Folder)
     (files / "folder.yaml").mkdir()
     (files / "gone.yaml").symlink_to("nowhere")
     (files / "list.yaml").write_text("- 1")
+    (files / "deep.yaml").write_text("name: deep\ndag: " + "[" * 100_000)
+    os.mkfifo(files / "fifo.yaml")
 
-    names = {f"broken_{name}.yaml" for name in ("bytes", "empty", "folder", "gone", "list")}
+    names = {f"broken_{name}.yaml" for name in ("bytes", "empty", "folder", "gone", "list", "deep", "fifo")}
     assert set(folder.dags()) == {"good", *names}
 
 
