@@ -31,7 +31,7 @@ def replay_range(args: Namespace) -> dict[str, Any]:
         except ValueError as error:
             raise ConfigError(f"{error}.", hint="--from is the first position, --to the first one left out.") from error
         before = set(asked.ledger.partitions(args.pipeline))
-        result = behind_fence(asked, Act(ActKind.REPLAY, spans=spans))
+        result = behind_fence(asked, Act(ActKind.REPLAY, spans=spans, with_replayed=args.with_replayed))
         made = sorted(set(asked.ledger.partitions(args.pipeline)) - before)
         if made:
             result["next"] = f"the next run reads it, as partition {', '.join(made)}"

@@ -135,6 +135,11 @@ def _again() -> Iterable[CLICommand]:
             help="where to end: the first position left out",
         ),
     )
+    replayed = arg(
+        "--with-replayed",
+        action="store_true",
+        help="also what a replay of dead letters has delivered, though a sink that appends gets it twice",
+    )
     yield GroupCommand(
         "replay",
         "Read something once more, beside the stream",
@@ -143,7 +148,7 @@ def _again() -> Iterable[CLICommand]:
                 "range",
                 "again.replay_range",
                 "Read a stretch below the checkpoint once more",
-                *(given.PIPELINE, given.PARTITION, *span, given.WHY, given.DRY_RUN, given.DECLARATION),
+                *(given.PIPELINE, given.PARTITION, *span, replayed, given.WHY, given.DRY_RUN, given.DECLARATION),
                 more="The checkpoint stays. A sink that appends gets the rows twice.",
             ),
         ),

@@ -74,6 +74,7 @@ class Act:
     :param letters: for acts on dead letters: which, oldest first; for accept: those whose replay the sink has lost
     :param newest_first: for their replay: begin with the newest
     :param unreachable: for move: the sink so far cannot be asked any more what it has received
+    :param with_replayed: for replay: read dead letters again that a replay of their own has delivered
     """
 
     kind: ActKind
@@ -83,6 +84,7 @@ class Act:
     letters: tuple[Letters, ...] = ()
     newest_first: bool = False
     unreachable: bool = False
+    with_replayed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -94,6 +96,7 @@ class Act:
             "letters": [letters.to_json() for letters in self.letters],
             "newest_first": self.newest_first,
             "unreachable": self.unreachable,
+            "with_replayed": self.with_replayed,
         }
 
     @classmethod
@@ -107,6 +110,7 @@ class Act:
             tuple(Letters.from_json(item) for item in data.get("letters", ())),
             data.get("newest_first", False),
             data.get("unreachable", False),
+            data.get("with_replayed", False),
         )
 
 

@@ -157,6 +157,22 @@ def read_again(entry: Entry, rereads: Iterable[Reread]) -> int | None:
     return max((found.generation for found in rereads if found.covers(entry)), default=None)
 
 
+def replayed_within(
+    entries: Iterable[Entry], spans: Collection[tuple[str, Range]], rereads: Collection[Reread]
+) -> list[Entry]:
+    """Letters of which a replay has delivered records, or is about to, that these stretches would read once more.
+
+    :param spans: source partitions, each with a stretch
+    """
+    return [
+        entry
+        for entry in entries
+        if entry.state in (LetterState.REPLAYING, LetterState.REPLAYED)
+        and any(entry.letters.key.source == name and entry.range.overlaps(span) for name, span in spans)
+        and read_again(entry, rereads) is None
+    ]
+
+
 def choose(entries: Iterable[Entry], selection: Selection, rereads: Collection[Reread]) -> list[Letters]:
     """The letters of a selection that may be replayed or discarded, oldest first."""
     meant = (entry for entry in entries if entry.state in OPEN and selection.names(entry))

@@ -16,7 +16,8 @@ from airflow_provider_ckpt.core import acts
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
-from airflow_provider_ckpt.core.letters import Entry, LetterState, Replay
+from airflow_provider_ckpt.core.letters import Entry, LetterState, Replay, replayed_within
+from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger import bulk, generations, letters, sinks, tables, trail
 from airflow_provider_ckpt.ledger.records import ActResult, Intent
@@ -57,6 +58,7 @@ def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
     pipeline = work.lease.pipeline
     if act.kind in acts.OF_LETTERS:
         act = replace(act, letters=tuple(letters.still_open(work.connection, pipeline, act.letters)))
+    _refuse_doubles(work, act)
     before = _state(work, act)
     try:
         events = acts.apply(work.machine, act, reason=why or "")
@@ -104,6 +106,31 @@ def apply_waiting(work: Work, *, leave: Set[ActKind], keep_refused: bool = False
         )
         results.append(result)
     return results
+
+
+def _refuse_doubles(work: Work, act: Act) -> None:
+    """Refuse to read a stretch again of which a replay has delivered dead letters, where rows do not replace rows.
+
+    :raises LedgerStateError: naming the batches and the replays
+    """
+    pipeline = work.lease.pipeline
+    if act.kind is not ActKind.REPLAY or act.with_replayed or sinks.by_key(work.connection, pipeline):
+        return
+    entries = letters.load(work.connection, pipeline)
+    found = replayed_within(entries, act.spans, letters.rereads(work.connection, pipeline))
+    if not found:
+        return
+    records = sum(entry.letters.records for entry in found)
+    batches = ", ".join(dict.fromkeys(str(entry.letters.key) for entry in found[:5])) + (" …" if len(found) > 5 else "")
+    stretch = Range(min(entry.range.start for entry in found), max(entry.range.end for entry in found))
+    raise LedgerStateError(
+        f"{records} dead letters of {batches}, within {stretch}, were delivered by a replay of their own, or are about "
+        "to be; reading the range again would deliver them twice.",
+        pipeline=pipeline,
+        position=stretch.start,
+        hint="Read what lies before and behind. If their rows were deleted from the target, or may be there twice, add "
+        "--with-replayed.",
+    )
 
 
 def _state(work: Work, act: Act) -> dict[str, Any]:

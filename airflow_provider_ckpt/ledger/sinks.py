@@ -59,6 +59,12 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
     return sorted(found)
 
 
+def by_key(connection: Connection, pipeline: str) -> bool:
+    """Whether the sink replaces rows by key, as the newest run declared it."""
+    document = connection.execute(sa.select(_N.document).where(_N.name == pipeline)).scalar_one()
+    return bool(document) and document.get("sink", {}).get("mode") == "upsert"
+
+
 def first_positions(connection: Connection, pipeline: str) -> dict[str, int]:
     """By partition, the least position that any of its generations began at."""
     least = sa.select(_G.partition, sa.func.min(_G.base)).where(_G.pipeline == pipeline).group_by(_G.partition)

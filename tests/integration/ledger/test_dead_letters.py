@@ -238,3 +238,29 @@ def test_an_index_that_was_wholly_decided_goes_down_and_up_again(empty_url: str)
         assert states(ledger) == {"discarded": 6, "parked": 4}
         with ledger._engine.connect() as connection:
             assert connection.execute(sa.select(sa.func.count()).select_from(tables.dead_letter)).scalar_one() == 4
+
+
+@pytest.mark.parametrize("span", [Range(0, 10), Range(5, 6), Range(9, 20), Range(0, 20)])
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_range_whose_dead_letters_a_replay_delivers_is_not_read_again(acts: Acts, span: Range, sent: bool) -> None:
+    side = replay(acts, Selection(batches=frozenset({BatchKey(1, "t", 0)})))
+    if sent:
+        acts.settle(delivered(send(acts, side)))
+
+    result = acts.act(ActKind.REPLAY, spans=(("t", span),))
+
+    assert not result.applied
+    assert "5 dead letters of t#0, within [0, 10)" in str(result.refusal)
+    assert "--with-replayed" in str(result.refusal)
+    assert acts.act(ActKind.REPLAY, spans=(("t", Range(10, 20)),)).applied
+
+
+def test_a_range_whose_dead_letters_were_replayed_is_read_again_if_a_person_says_so(acts: Acts) -> None:
+    acts.settle(delivered(send(acts, replay(acts))))
+    assert acts.act(ActKind.REPLAY, spans=(("t", Range(0, 20)),), with_replayed=True).applied
+
+
+def test_a_range_is_read_again_where_rows_replace_rows_by_key(acts: Acts) -> None:
+    acts.ledger.declare(acts.lease, {"name": "orders", "sink": {"mode": "upsert"}})
+    acts.settle(delivered(send(acts, replay(acts))))
+    assert acts.act(ActKind.REPLAY, spans=(("t", Range(0, 20)),)).applied

@@ -320,3 +320,17 @@ def test_a_new_ledger_learns_from_the_sink_what_was_replayed(
         assert delivered_as_they_are(stock) == list(range(1, ROWS + 1))
         assert states(stock) == {"replayed": 80}
         assert clean(stock)
+
+
+def test_letters_and_their_range_are_not_both_sent_again_to_a_target_that_appends(stock: Replication) -> None:
+    stock.run()
+    mend(stock)
+    replay(stock, Selection(stop_at=3))
+    stock.run()
+    again = Act(ActKind.REPLAY, spans=(("public.items", Range(1, 101)),))
+
+    with pytest.raises(LedgerStateError, match="would deliver them twice"):
+        carry_out_or_store(stock.setup(), again, who="ann", why="once more")
+    stock.run()
+
+    assert scalar(stock.dsn, "SELECT count(*) - count(DISTINCT id) FROM stock") == 0
