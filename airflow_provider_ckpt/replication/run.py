@@ -15,8 +15,9 @@ from airflow_provider_ckpt.connectors.protocols import REACHES
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Receipt, side_generation
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, LedgerUnavailableError, StaleEpochError
 from airflow_provider_ckpt.core.policy import route
+from airflow_provider_ckpt.core.sink_standing import SinkStanding
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.replication import file_lists
+from airflow_provider_ckpt.replication import file_lists, sink_checks
 from airflow_provider_ckpt.replication.measuring import Measuring
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.planner import Planner
@@ -240,7 +241,12 @@ class Run:
         return self._more
 
     def finish(self, *, release: bool = True) -> RunSummary:
-        """Complete the summary, and release the lease unless a later task goes on with it."""
+        """Complete the summary, and release the lease unless a later task goes on with it.
+
+        :raises SinkChangedError: if the sink has lost meanwhile what this run delivered
+        """
+        if self.summary.batches:
+            self._confirm_sink()
         records = self.ledger.partitions(self.pipeline.name)
         states: dict[str, int] = {}
         for name, record in records.items():
@@ -270,6 +276,14 @@ class Run:
             self.ledger.release(self.lease)
         log.info("%s", self.summary.line())
         return self.summary
+
+    def _confirm_sink(self) -> None:
+        """Make sure that what was delivered is still there: a sink may fail over or be restored under a run, too."""
+        with self.step("confirm"):
+            found = sink_checks.refuse_changed(self.setup, self.sink, sent=True)
+            known = self.ledger.sink_standing(self.pipeline.name)
+            if known.target is None and found.target is not None:  # made by this run's first commit
+                self.ledger.note_sink(self.lease, SinkStanding(self.epoch, found.target, found.location))
 
     def settled(self, receipts: Sequence[Receipt]) -> None:
         """Count batches that now have their verdict."""

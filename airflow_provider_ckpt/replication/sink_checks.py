@@ -24,9 +24,10 @@ def compare(ledger: Ledger, pipeline: str, sink: Sink) -> tuple[SinkStanding, Si
     return known, SinkState(claims.epoch, claims.target, sink.location, claims.set_back, missing)
 
 
-def refuse_changed(setup: Setup, sink: Sink) -> SinkState:
+def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState:
     """How the sink stands, if a run may go on there.
 
+    :param sent: whether this run has sent something already
     :raises SinkChangedError: if it is not as this ledger left it; names what was seen and what a person can say
     """
     name = setup.pipeline.name
@@ -35,16 +36,17 @@ def refuse_changed(setup: Setup, sink: Sink) -> SinkState:
     if not seen:
         return found
     told = describe(known, found, seen)
+    nothing = "" if sent else " Nothing was sent."
     if Difference.OTHER_LOCATION in seen:
         raise SinkChangedError(
-            f"the sink is another one: {told}. Nothing was sent.",
+            f"the sink is another one: {told}.{nothing}",
             pipeline=name,
             hint=f"Give this pipeline a name of its own, or say that the move is meant: `airflow ckpt move {name} "
             '--reason "..."`.',
         )
     raise SinkChangedError(
         f"the sink is not as this ledger left it: {told}. It was restored from an older copy, failed over without its "
-        "last transactions, emptied or made anew, so rows that were delivered may be gone. Nothing was sent.",
+        f"last transactions, emptied or made anew, so rows that were delivered may be gone.{nothing}",
         pipeline=name,
         hint=f"Look with `airflow ckpt accept-sink {name} --resend --dry-run`. Then let it have again what it has no "
         f'receipt for (`airflow ckpt accept-sink {name} --resend --reason "..."`), or go on from the checkpoint '

@@ -92,4 +92,21 @@ OF_LEDGER: Sequence[Mutant] = (
         "batch.range.start <= end + 10",
         test=f"{_HERE}::test_receipts_on_both_sides_of_a_gap_stay_two",
     ),
+    Mutant(
+        "the receipts of the newest epoch are not asked for",
+        "ledger/sinks.py",
+        "expected_receipts",
+        "found.update(BatchKey(known.generation, partition, number) for number in numbers)",
+        "known.generation",
+        test=f"{_LEDGER}/test_sink_standing.py"
+        "::test_every_receipt_of_the_newest_epoch_is_expected_below_the_checkpoint_and_beyond[sqlite]",
+    ),
+    Mutant(
+        "the epoch of the fence is not kept",
+        "ledger/sinks.py",
+        "note",
+        '{"sink_epoch": now.epoch, "sink_target": now.target, "sink_location": now.location}',
+        '{"sink_target": now.target, "sink_location": now.location}',
+        test=f"{_LEDGER}/test_sink_standing.py::test_what_was_noted_is_known_once_a_batch_was_begun[sqlite]",
+    ),
 )

@@ -6,7 +6,9 @@ import pytest
 
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, SinkChangedError
 from airflow_provider_ckpt.replication import sink_changes
+from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
+from airflow_provider_ckpt.replication.session_engine import SessionEngine
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication
 from tests.services.tables import add_rows, execute, make_target, scalar
@@ -270,3 +272,19 @@ def test_a_dry_run_says_what_would_be_sent_again_and_changes_nothing(orders: Rep
 
     assert (answer["applied"], answer["next"]) == (False, "public.orders is sent again from 901 on")
     refused(orders)
+
+
+def test_a_run_whose_sink_lost_commits_under_it_does_not_end_as_done(orders: Replication) -> None:
+    run = acquire(orders.setup())
+    with run:
+        run.plan()
+        run.execute(SessionEngine(orders.spark), rounds=True)
+        execute(orders.dsn, "DELETE FROM target WHERE id > 900", "DELETE FROM ckpt_sink_receipt WHERE seq = 9")
+        with pytest.raises(SinkChangedError, match="1 receipts of batches that were delivered are missing"):
+            run.finish()
+        run.ledger.release(run.lease)
+
+    accept(orders, resend=True)
+    orders.run()
+
+    assert counted(orders) == (1000, 1000)

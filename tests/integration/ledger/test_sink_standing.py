@@ -1,0 +1,89 @@
+"""What the ledger remembers of the sink: its newest fence, and the receipts that must still be there."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.sink_standing import SinkStanding
+from tests.integration.ledger.acts import Acts, delivered, failed
+
+
+def note(acts: Acts) -> Acts:
+    """Raise the sink's fence to the lease's epoch."""
+    acts.ledger.note_sink(acts.lease, SinkStanding(acts.lease.epoch, "table 7", "here"))
+    return acts
+
+
+def expected(acts: Acts) -> list[BatchKey]:
+    """Batches whose receipt the sink must hold."""
+    return acts.ledger.expected_receipts("orders")
+
+
+def test_nothing_is_known_of_a_sink_that_no_batch_was_begun_for(acts: Acts) -> None:
+    note(acts).plan(10)
+    assert acts.ledger.sink_standing("orders") == SinkStanding()
+    assert expected(acts) == []
+
+
+def test_what_was_noted_is_known_once_a_batch_was_begun(acts: Acts) -> None:
+    note(acts).send(10)
+    assert acts.ledger.sink_standing("orders") == SinkStanding(acts.lease.epoch, "table 7", "here", written=True)
+
+
+def test_attempts_that_failed_have_written_nothing_that_a_corrected_sink_would_miss(acts: Acts) -> None:
+    (batch,) = note(acts).send(10)
+    acts.settle(failed(batch))
+    assert not acts.ledger.sink_standing("orders").written
+
+
+def test_every_receipt_of_the_newest_epoch_is_expected_below_the_checkpoint_and_beyond(acts: Acts) -> None:
+    first, second, third, fourth = note(acts).send(10, 20, 30, 40)
+    acts.settle(delivered(first), delivered(second))
+    acts.settle(failed(third), delivered(fourth))
+    assert [key.seq for key in expected(acts)] == [0, 1, 3]
+
+
+def test_of_an_older_epoch_the_newest_receipt_is_expected(acts: Acts) -> None:
+    note(acts).deliver(10, 20, 30)
+    note(acts.again()).reconcile()
+    assert [key.seq for key in expected(acts)] == [2]
+    acts.deliver(40)
+    assert [key.seq for key in expected(acts)] == [3]
+
+
+def test_receipts_that_a_run_finds_of_the_run_before_are_not_taken_for_its_own(acts: Acts) -> None:
+    first, second = note(acts).send(10, 20)
+    receipts = [outcome.receipt for outcome in (delivered(first), delivered(second)) if outcome.receipt]
+    note(acts.again()).reconcile(*receipts)
+    assert [key.seq for key in expected(acts)] == [1]
+
+
+def test_after_a_rewind_nothing_of_the_generation_before_is_expected_once_the_new_one_has_receipts(acts: Acts) -> None:
+    note(acts).deliver(10, 20)
+    note(acts.again()).act(ActKind.REWIND, positions={"t": 10})
+    assert [(key.generation, key.seq) for key in expected(acts)] == [(1, 1)]
+    acts.deliver(20)
+    assert [(key.generation, key.seq) for key in expected(acts)] == [(2, 0)]
+
+
+def test_collecting_history_leaves_what_the_sink_must_hold(acts: Acts) -> None:
+    note(acts).deliver(10, 20)
+    before = expected(acts)
+    acts.ledger.collect("orders", keep=timedelta(0), who="ann", now=acts.now + timedelta(days=900))
+    assert expected(acts) == before != []
+
+
+def test_after_adopting_another_ledgers_receipts_none_of_the_old_ones_is_expected(acts: Acts) -> None:
+    note(acts).deliver(10)
+    acts.ledger.adopt(acts.lease, "other", who="ann", why="lost")
+    assert expected(acts) == []
+    assert acts.ledger.sink_standing("orders").epoch is None
+
+
+def test_a_batch_that_was_skipped_before_it_was_begun_has_no_receipt_to_expect(acts: Acts) -> None:
+    (batch,) = note(acts).plan(10)
+    acts.act(ActKind.SKIP, batch)
+    acts.deliver(20)
+    assert [key.seq for key in expected(acts)] == [1]
