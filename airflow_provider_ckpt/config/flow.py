@@ -179,6 +179,7 @@ class Sink(Part):
     :param path: the table's directory (delta), or the directory that gets a file for each batch (files)
     :param topic: the topic's name (kafka)
     :param format: what the files are: ``jsonl``, ``csv`` or ``parquet`` (files)
+    :param files_may_go: whether readers take files away, so that one that is gone is no loss (files)
     :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
     :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
     :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns`` (delta, iceberg)
@@ -190,6 +191,7 @@ class Sink(Part):
     path: str | None = None
     topic: str | None = None
     format: Literal["jsonl", "csv", "parquet"] | None = None
+    files_may_go: bool = False
     mode: Literal["append", "upsert"] = "append"
     key: tuple[str, ...] = ()
     schema_evolution: Literal["refuse", "add_columns"] = "refuse"

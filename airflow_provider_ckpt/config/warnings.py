@@ -36,6 +36,7 @@ _OF_A_SINK = {
     "path": ("delta", "files"),
     "topic": ("kafka",),
     "format": ("files",),
+    "files_may_go": ("files",),
 }
 """Keys of sink that say something of some types alone."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,6 +137,27 @@ class Receipts:
         news = (r for r in found.values() if not is_known(r.key.generation, r.key.partition, r.range.end))
         return sorted(news, key=lambda receipt: receipt.key)
 
+    def newest(self) -> list[Entry]:
+        """The entries of all markers, and of the newest bundle: what the last runs that delivered anything claimed."""
+        newest = next(iter(self._bundles()), None)
+        return [*self._marked(), *(newest.entries if newest is not None else ())]
+
+    def retract(self, gone: Collection[BatchKey]) -> None:
+        """Take back receipts among the newest, since their files are gone; call it behind the fence.
+
+        :raises IoError: if the file system fails
+        """
+        self._listed = None
+        newest = next(iter(self._bundles()), None)
+        try:
+            for key in gone:
+                (self._target.receipts / marker_of(key)).unlink(missing_ok=True)
+            if newest is not None and any(entry.receipt.key in gone for entry in newest.entries):
+                rest = [entry for entry in newest.entries if entry.receipt.key not in gone]
+                self._write(self._bundle_file(self._epochs_bundled()[0]), rest, newest.reach)
+        except OSError as error:
+            raise io_error(error, f"write {self._target.bundles}") from error
+
     def marked(self, marker: str) -> Entry | None:
         """The entry of a marker, None if there is no such marker (any more)."""
         path = self._target.receipts / marker
@@ -151,7 +172,7 @@ class Receipts:
         if not old:
             return
         self._listed = None
-        path = self._target.bundles / f"{epoch}.json"
+        path = self._bundle_file(epoch)
         if path.exists():  # this fence was raised before
             old = {entry.receipt.key: entry for entry in self._bundle(epoch).entries} | old
         newest = next(iter(self._bundles()), None)
@@ -160,18 +181,24 @@ class Receipts:
             key, end = entry.receipt.key, entry.receipt.range.end
             seq, highest = reach.get((key.generation, key.partition), (key.seq, end))
             reach[key.generation, key.partition] = (max(seq, key.seq), max(highest, end))
-        document = {
-            "format": _FORMAT,
-            "receipts": [entry.to_json() for entry in old.values()],
-            "reach": [[*where, *how_far] for where, how_far in sorted(reach.items())],
-        }
         try:
-            write_durably(path, json.dumps(document).encode())
-            self._newest, self._listed = None, None
+            self._write(path, list(old.values()), reach)
             for key in old:
                 (self._target.receipts / marker_of(key)).unlink(missing_ok=True)
         except OSError as error:
             raise io_error(error, f"write {path}") from error
+
+    def _write(self, path: Path, entries: Sequence[Entry], reach: Mapping[tuple[int, str], tuple[int, int]]) -> None:
+        document = {
+            "format": _FORMAT,
+            "receipts": [entry.to_json() for entry in entries],
+            "reach": [[*where, *how_far] for where, how_far in sorted(reach.items())],
+        }
+        write_durably(path, json.dumps(document).encode())
+        self._newest, self._listed = None, None
+
+    def _bundle_file(self, epoch: int) -> Path:
+        return self._target.bundles / f"{epoch}.json"
 
     def _marked(self) -> Iterator[Entry]:
         if self._target.receipts.is_dir():
@@ -182,16 +209,20 @@ class Receipts:
 
     def _bundles(self) -> Iterator[_Bundle]:
         """All bundles, newest first."""
+        for epoch in self._epochs_bundled():
+            yield self._bundle(epoch)
+
+    def _epochs_bundled(self) -> list[int]:
+        """The epochs that name a bundle, newest first."""
         if self._listed is None:
             names = self._target.bundles.iterdir() if self._target.bundles.is_dir() else ()
             self._listed = sorted((int(path.stem) for path in names if path.suffix == ".json"), reverse=True)
-        for epoch in self._listed:
-            yield self._bundle(epoch)
+        return self._listed
 
     def _bundle(self, epoch: int) -> _Bundle:
         if self._newest is not None and self._newest[0] == epoch:
             return self._newest[1]
-        document = self._load(self._target.bundles / f"{epoch}.json")
+        document = self._load(self._bundle_file(epoch))
         bundle = _Bundle(
             [Entry.from_json(item) for item in document["receipts"]],
             {(generation, partition): (seq, end) for generation, partition, seq, end in document["reach"]},

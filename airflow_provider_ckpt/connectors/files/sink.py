@@ -15,6 +15,7 @@ from airflow_provider_ckpt.connectors.files.gate import fence, newest_epoch
 from airflow_provider_ckpt.connectors.files.local import check_writable, io_error
 from airflow_provider_ckpt.connectors.files.receipts import Receipts
 from airflow_provider_ckpt.connectors.files.staged import roll_forward, sweep
+from airflow_provider_ckpt.connectors.files.standing import identity, make_identity, set_back, vanished
 from airflow_provider_ckpt.connectors.files.target import DATA_PREFIX, FilesTarget
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
@@ -67,23 +68,32 @@ class FilesSink:
 
     def claims(self) -> Claims:
         """This ledger's fence, and every ledger that ever fenced this pipeline here."""
-        return Claims(newest_epoch(self._target), self._target.ledgers())
+        target = self._target
+        return Claims(
+            newest_epoch(target), target.ledgers(), identity(target), set_back(target, vanished(target, self._receipts))
+        )
 
     def fence(self, epoch: int) -> None:
         """Shut out every older epoch, finish or remove what they left, and gather their receipts."""
         fence(self._target, epoch)
+        make_identity(self._target)
         sweep(self._target, self._receipts, epoch)
+        gone = [entry.receipt.key for entry in vanished(self._target, self._receipts) if entry.receipt.epoch < epoch]
+        if gone:
+            self._receipts.retract(gone)
         self._receipts.bundle(epoch)
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
         """What is news; all of it has had its effect by the time that it is told."""
         news = self._receipts.beyond(known)
         roll_forward(self._target, self._receipts)
-        yield from news
+        gone = {entry.receipt.key for entry in vanished(self._target, self._receipts)} if news else set()
+        yield from (receipt for receipt in news if receipt.key not in gone)
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Those without a marker, and that are in no bundle; see :meth:`Sink.missing`."""
-        return [key for key in keys if self._receipts.find(key) is None]
+        """Those without a marker, and that are in no bundle, or whose file is gone; see :meth:`Sink.missing`."""
+        gone = {entry.receipt.key for entry in vanished(self._target, self._receipts)} if keys else set()
+        return [key for key in keys if key in gone or self._receipts.find(key) is None]
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """The lines of each attempt's file; see :meth:`Sink.letters`."""
@@ -109,9 +119,9 @@ class FilesSink:
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Rows of all visible files, those of other pipelines at the directory included.
 
-        :param exact: read every file; otherwise nothing is told
+        :param exact: read every file; otherwise nothing is told, nor where readers take files away
         """
-        if not exact:
+        if not exact or self._target.files_may_go:
             return None
         directory, form = self._target.directory, self._target.format
         try:

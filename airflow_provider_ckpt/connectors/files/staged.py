@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors.files.formats import write_rows
 from airflow_provider_ckpt.connectors.files.local import io_error, sync_directory
 from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
 from airflow_provider_ckpt.connectors.files.target import FilesTarget, named_by
-from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,12 +49,23 @@ def discard(target: FilesTarget, name: str) -> None:
 
 
 def publish(target: FilesTarget, entry: Entry) -> None:
-    """Make the rows of a batch that has its marker visible; nothing happens if they are, or were, already.
+    """Make the rows of a batch that has its marker visible; nothing happens if they are already.
 
+    :raises SinkError: if they were removed, so that the receipt speaks of rows that are nowhere
     :raises IoError: if the file system fails
     """
-    if entry.file is not None:
-        _show(target, [entry.file])
+    if entry.file is None:
+        return
+    _show(target, [entry.file])
+    if not target.files_may_go and not (target.directory / entry.file).exists():
+        raise SinkError(
+            f"the file {entry.file} of {entry.receipt.key} was removed as soon as it was written: its receipt stands, "
+            f"and its rows are not in {target.directory}.",
+            pipeline=target.pipeline,
+            whole=True,
+            hint=f"Keep clean-up jobs away from {target.staged}, or declare sink.files_may_go: true if readers take "
+            "files away. Then run again: that tells how to have the batch sent once more.",
+        )
 
 
 def roll_forward(target: FilesTarget, receipts: Receipts) -> None:

@@ -2,8 +2,8 @@
 
 Visible: ``ckpt-<partition>-<marker>-<epoch>-<chance>.<format>``, one file a batch. Hidden, in
 ``_ckpt/<ledger>/<pipeline>/``: ``epochs/<epoch>/`` (see ``gate.py``), ``receipts/`` and ``bundles/`` (see
-``receipts.py``), ``staged/`` (see ``staged.py``), ``replays/`` and ``files/`` (lists of source files). Beside
-the directory: dead letters.
+``receipts.py``), ``staged/`` (see ``staged.py``), ``replays/`` and ``files/`` (lists of source files). In
+``_ckpt`` itself, ``target`` holds the directory's id. Beside the directory: dead letters.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ class FilesTarget:
     """Paths of one pipeline of one ledger at one directory.
 
     :param format: of the visible files, also the last part of their names
+    :param files_may_go: whether readers take visible files away
     """
 
     directory: Path
     ledger: str
     pipeline: str
     format: str
+    files_may_go: bool = False
 
     @classmethod
     def of(cls, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> FilesTarget:
         """The target that a pipeline names."""
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
-        return cls(path, context.ledger, context.pipeline, pipeline.sink.format or "")
+        sink = pipeline.sink
+        return cls(path, context.ledger, context.pipeline, sink.format or "", sink.files_may_go)
 
     @property
     def epochs(self) -> Path:
@@ -72,6 +75,16 @@ class FilesTarget:
     def staged_names(self) -> list[str]:
         """The names that files which are not visible yet will have."""
         return [path.stem for path in self.staged.iterdir()] if self.staged.is_dir() else []
+
+    def visible_names(self) -> set[str]:
+        """The names of all visible files, those of other pipelines at the directory included."""
+        here = self.directory.iterdir() if self.directory.is_dir() else ()
+        return {entry.name for entry in here if entry.name.startswith(DATA_PREFIX)}
+
+    @property
+    def identity(self) -> Path:
+        """A file that all pipelines at the directory share, with an id that no other directory has."""
+        return self.directory / _OWN / "target"
 
     @property
     def replays(self) -> ReplayFiles:

@@ -24,14 +24,14 @@ from tests.integration.connectors.delta_support import content, task
 LEDGER = "5f0c0d52-8d2c-4a3e-9a35-0a7c3bb3a001"
 
 
-def pipeline(directory: Path | str, form: str = "jsonl", **extra: Any) -> Pipeline:
+def pipeline(directory: Path | str, form: str = "jsonl", *, files_may_go: bool = False, **extra: Any) -> Pipeline:
     """A pipeline that writes to ``directory``."""
     return Pipeline.model_validate(
         {
             "name": "flights",
             "source": {"type": "files", "path": "/nowhere"},
             "transform": {"decode": "json", "schema": "id bigint"},
-            "sink": {"type": "files", "path": str(directory), "format": form},
+            "sink": {"type": "files", "path": str(directory), "format": form, "files_may_go": files_may_go},
             **extra,
         }
     )
@@ -44,9 +44,10 @@ class Run:
     directory: Path
     epoch: int = 1
     form: str = "jsonl"
+    files_may_go: bool = False
 
     def __post_init__(self) -> None:
-        self.pipeline = pipeline(self.directory, self.form)
+        self.pipeline = pipeline(self.directory, self.form, files_may_go=self.files_may_go)
         context = SinkContext(LEDGER, self.pipeline.name, self.epoch)
         self.sink = FilesSink(self.pipeline, None, context)
         self.writer = FilesWriter(self.pipeline, None, context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -16,14 +17,17 @@ from airflow_provider_ckpt.connectors.files import receipts as files_receipts
 from airflow_provider_ckpt.connectors.files import sink as files_sink
 from airflow_provider_ckpt.connectors.files import staged as files_staged
 from airflow_provider_ckpt.connectors.files.local import make_directory
+from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.target import named_by
+from airflow_provider_ckpt.connectors.files.writer import FilesWriter
+from airflow_provider_ckpt.connectors.protocols import Claims, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import FencedError
 from airflow_provider_ckpt.core.letters import AttemptKey
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta_support import SIZE, Killed, after, before, content, expected, kill, once, task
-from tests.integration.connectors.files_sink_support import Run, ids, own, visible
+from tests.integration.connectors.files_sink_support import LEDGER, Run, ids, own, pipeline, visible
 
 
 @pytest.fixture
@@ -142,14 +146,103 @@ class TestInterruptions:
         assert ids(directory) == expected(0)
 
     def test_rows_that_a_reader_took_away_are_not_missed(self, directory: Path) -> None:
-        run = Run(directory).fence()
+        run = Run(directory, files_may_go=True).fence()
         run.send(0)
         (file,) = visible(directory)
         file.unlink()
 
-        second = Run(directory, epoch=2).fence()
-
+        assert run.sink.claims().set_back is None
+        second = Run(directory, epoch=2, files_may_go=True).fence()
         assert (second.receipted(), second.send(0)[0].found, ids(directory)) == ([0], True, [])
+
+    def test_rows_that_went_though_nobody_may_take_them_are_told_and_can_be_sent_again(self, directory: Path) -> None:
+        run = Run(directory).fence()
+        run.send(0, 1, 2)
+        first, second, third = (task(number).key for number in range(3))
+        for file in visible(directory)[:2]:
+            file.unlink()
+
+        assert "2 files of delivered batches, such as ckpt-" in (run.sink.claims().set_back or "")
+        assert run.sink.missing([first, second, third]) == [first, second]
+        assert run.receipted() == [2]
+        later = Run(directory, epoch=2).fence()
+        assert (later.sink.claims().set_back, later.receipted()) == (None, [2])
+        assert [outcome.found for outcome in later.send(0, 1, 2)] == [False, False, True]
+        assert ids(directory) == expected(0, 1, 2)
+
+    def test_rows_of_an_ended_epoch_that_went_are_told_too(self, directory: Path) -> None:
+        Run(directory).fence().send(0, 1)
+        Run(directory, epoch=2).fence()
+        visible(directory)[0].unlink()
+        idle = Run(directory, epoch=3)
+
+        assert "the file of delivered batches" in (idle.sink.claims().set_back or "")
+        assert idle.sink.missing([task(0).key, task(1).key]) == [task(0).key]
+        idle.fence()
+        assert (idle.sink.claims().set_back, idle.receipted()) == (None, [1])
+        assert [outcome.found for outcome in idle.send(0, 1)] == [False, True]
+
+    def test_what_is_cleaned_between_claim_and_rename_is_never_called_delivered(
+        self, directory: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = Run(directory).fence()
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", before(Path.rename, once(lambda: _clean(directory))))
+            (outcome,) = run.send(0)
+
+        assert outcome.outcome is AttemptOutcome.FAILED
+        assert outcome.error is not None
+        assert outcome.error.whole
+        assert "was removed as soon as it was written" in outcome.error.message
+        assert (run.receipted(), run.sink.missing([task(0).key])) == ([], [task(0).key])
+        second = Run(directory, epoch=2).fence()
+        assert [outcome.found for outcome in second.send(0)] == [False]
+        assert ids(directory) == expected(0)
+
+    def test_what_is_cleaned_after_a_lane_died_is_not_taken_for_delivered(
+        self, directory: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = Run(directory).fence()
+        run.send(0)
+        with monkeypatch.context() as patch:
+            die_at(patch, Path, "rename", done=False)
+            with pytest.raises(Killed):
+                run.send(1)
+        assert run.sink.missing([task(1).key]) == []  # whoever reads receipts finishes it
+        _clean(directory)
+
+        assert "the file of delivered batches" in (run.sink.claims().set_back or "")
+        assert run.receipted() == [0]
+        assert Run(directory, epoch=2).fence().send(1)[0].found is False
+        assert ids(directory) == expected(0, 1)
+
+
+class TestIdentity:
+    def test_a_directory_keeps_its_id_and_one_made_anew_has_another(self, directory: Path) -> None:
+        run = Run(directory)
+        assert run.sink.claims().target is None
+        first = run.fence().sink.claims().target
+        assert first is not None
+        assert Run(directory, epoch=2).fence().sink.claims().target == first
+
+        shutil.rmtree(directory)
+
+        assert run.sink.claims() == Claims()
+        assert Run(directory, epoch=3).fence().sink.claims().target not in (None, first)
+
+    def test_pipelines_with_names_that_look_alike_share_nothing_but_the_directory(self, directory: Path) -> None:
+        names = ("a.b", "a_b", "a-b", "A.b", "_a", "5Fa", "a.b.")
+        for name in names:
+            context = SinkContext(LEDGER, name, 1)
+            declared = pipeline(directory, name=name)
+            sink, writer = FilesSink(declared, None, context), FilesWriter(declared, None, context)
+            assert sink.claims().epoch == 0
+            sink.fence(1)
+            assert writer.deliver(task(0), content(0, bad=1)).found is False
+            assert [receipt.key.seq for receipt in sink.receipts({})] == [0]
+
+        assert len(visible(directory)) == len(names)
+        assert len(list(directory.with_name("out.dead_letters").rglob("*.jsonl"))) == len(names)
 
 
 class TestRaces:
@@ -230,7 +323,7 @@ class TestBundles:
         monkeypatch.setattr(Path, "read_bytes", before(Path.read_bytes, lambda: opened.append("")))
         fresh = Run(directory, epoch=5)
         assert fresh.receipted({"files": Known(1, 4 * SIZE)}) == [4]
-        assert len(opened) == 2  # the newest bundle and the one marker
+        assert len(opened) == 3  # the newest bundle, and the one marker twice
 
     def test_a_bundle_tells_how_far_all_before_it_reach(self, directory: Path) -> None:
         for epoch, partition in ((1, "a"), (2, "b")):
@@ -265,6 +358,12 @@ class TestBundles:
 
         assert staged.endswith(".jsonl.tmp")
         assert named_by(staged) == (marker, 7)
+
+
+def _clean(directory: Path) -> None:
+    """What a clean-up job does to temporary files."""
+    for file in directory.rglob("*.tmp"):
+        file.unlink()
 
 
 def _source(outcome: Outcome) -> AttemptKey:
