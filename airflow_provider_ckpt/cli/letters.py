@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from io import TextIOWrapper
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_provider_ckpt.cli.acting import errand, table
 from airflow_provider_ckpt.cli.command import command
 from airflow_provider_ckpt.cli.output import write_document
+from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.acts import ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.letters import UNDELIVERED, Entry, Selection, first_of, read_again
@@ -175,7 +177,7 @@ def _new_file(path: str) -> TextIO:
     :raises ConfigError: if it exists, or cannot be made
     """
     try:
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+        return TextIOWrapper(private_files.create(Path(path)), encoding="utf-8")
     except OSError as error:
         raise ConfigError(
             f"cannot write {path}: {error.strerror}.", hint="Name a file that is not there yet."

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import secrets
 import shutil
 import stat
 import subprocess
@@ -19,6 +20,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from airflow_provider_ckpt.core import private_files
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,8 @@ _KEPT = 4
 _AGAIN_SECONDS = 3600.0
 """An attempt that came to nothing is not repeated sooner."""
 _DIGITS = 16
+_MARK = secrets.token_hex(8)
+"""In the name of what this process writes."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +90,13 @@ class Archive:
         :param extra_class_path: the property :data:`CLASS_PATH`
         """
         try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_files.make_directories(self.directory)
             if self._tried_lately():
                 return
             if not self._trusted():
                 raise PermissionError(f"others may write to {self.directory}")
             training = [sys.executable, "-m", _TRAINING, "--class-path", extra_class_path]
-            with self._log.open("ab") as output:
+            with private_files.append(self._log) as output:
                 subprocess.run(  # noqa: S603  # our own module, by our own interpreter
                     ["/bin/sh", "-c", '"$@" &', "sh", *training],
                     stdin=subprocess.DEVNULL,
@@ -107,8 +112,8 @@ class Archive:
     @contextmanager
     def alone(self) -> Iterator[bool]:
         """Whether this process is the one that makes the archive now."""
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._log.open("ab") as file:
+        private_files.make_directories(self.directory)
+        with private_files.append(self._log) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -122,7 +127,7 @@ class Archive:
     @property
     def unfinished(self) -> Path:
         """Where this process has the archive written."""
-        return self.directory / f"{self.key}.{os.getpid()}.tmp"
+        return self.directory / f"{self.key}.{_MARK}.tmp"
 
     def keep(self) -> Path:
         """Give the archive, now complete, its name, by which it is known to be whole, and remove old ones.
@@ -131,6 +136,7 @@ class Archive:
         """
         made = self.unfinished
         with made.open("rb") as file:
+            os.fchmod(file.fileno(), 0o600)
             os.fsync(file.fileno())
         path = self.directory / f"{self.key}-{_digest(made)}.jsa"
         made.rename(path)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
+from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.hooks import head_start
 from airflow_provider_ckpt.hooks.head_start import HeadStart
@@ -176,8 +177,7 @@ def _local_environment(directory: Path, conf: Mapping[str, str]) -> dict[str, st
 
 
 def _write_properties(path: Path, conf: dict[str, str]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
+    with private_files.create(path) as file:
         for name, value in conf.items():
             escaped = str(value).replace("\\", "\\\\").replace("\n", "\\n")
-            file.write(f"{name}={escaped}\n")
+            file.write(f"{name}={escaped}\n".encode())

@@ -71,13 +71,10 @@ def describe(url: URL) -> str:
     return f"PostgreSQL {user}{url.host or 'local socket'}{port}/{url.database or ''}"
 
 
-def create(url: URL, *, make_file: bool = False) -> Engine:
-    """An engine on the ledger; connects nowhere yet.
-
-    :param make_file: whether a missing SQLite file may be made (migration only)
-    """
+def create(url: URL) -> Engine:
+    """An engine on the ledger; connects nowhere yet, and never makes a missing SQLite file."""
     if url.get_backend_name() == "sqlite":
-        return _sqlite(Path(str(url.database)).absolute(), make_file)
+        return _sqlite(Path(str(url.database)).absolute())
     engine = sa.create_engine(
         url,
         pool_size=2,
@@ -96,8 +93,8 @@ def create(url: URL, *, make_file: bool = False) -> Engine:
     return engine
 
 
-def _sqlite(path: Path, make_file: bool) -> Engine:
-    address = f"file:{quote(str(path))}?mode={'rwc' if make_file else 'rw'}"
+def _sqlite(path: Path) -> Engine:
+    address = f"file:{quote(str(path))}?mode=rw"
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(

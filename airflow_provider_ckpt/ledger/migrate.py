@@ -6,12 +6,14 @@ Alembic's version table is our own, so the ledger may share a database with anyt
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 
+from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
 from airflow_provider_ckpt.ledger import engine as engines
 from airflow_provider_ckpt.ledger.tables import HEAD, VERSION_TABLE
@@ -49,11 +51,10 @@ def upgrade(url: str, *, create: bool = False) -> None:
     from alembic import command
 
     parsed = engines.parse(url)
-    if create and parsed.get_backend_name() == "sqlite":
-        _make_folder(parsed)
-    else:
-        require_file(parsed)
-    _migrate(parsed, lambda alembic: command.upgrade(alembic, HEAD), create=create)
+    if create:
+        make_file(parsed)
+    require_file(parsed)
+    _migrate(parsed, lambda alembic: command.upgrade(alembic, HEAD))
 
 
 def downgrade(url: str, revision: str) -> None:
@@ -114,18 +115,28 @@ def _file_exists(url: URL) -> bool:
     return url.get_backend_name() != "sqlite" or Path(str(url.database)).exists()
 
 
-def _make_folder(url: URL) -> None:
+def make_file(url: URL) -> None:
+    """Make a SQLite ledger's file, empty, if it is not there; SQLite gives its other files the same mode.
+
+    :raises LedgerUnavailableError: if it cannot be made
+    """
+    if url.get_backend_name() != "sqlite":
+        return
+    path = Path(str(url.database)).absolute()
     try:
-        Path(str(url.database)).absolute().parent.mkdir(parents=True, exist_ok=True)
+        private_files.make_directories(path.parent)
+        if not path.exists():
+            with suppress(FileExistsError):  # made meanwhile, or a link: then SQLite says whether it leads anywhere
+                private_files.create(path).close()
     except OSError as error:
         raise LedgerUnavailableError(
-            f"the folder of {engines.describe(url)} cannot be made: {error.strerror}.",
+            f"{engines.describe(url)} cannot be made: {error.strerror}.",
             hint="Choose another place for the ledger.",
         ) from error
 
 
-def _migrate(url: URL, action: Callable[[Config], None], *, create: bool = False) -> None:
-    engine = engines.create(url, make_file=create)
+def _migrate(url: URL, action: Callable[[Config], None]) -> None:
+    engine = engines.create(url)
     try:
         with engines.writing(engine, engines.describe(url)) as connection:
             if connection.dialect.name == "postgresql":

@@ -7,12 +7,12 @@ lease holder; ``replies.jsonl``, appended by the driver. A line counts once its 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import ErrorInfo
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark.job import Job
@@ -107,9 +107,8 @@ class ControlSide:
 
     def offer(self, job: Job) -> None:
         """Leave the job for the driver."""
-        descriptor = os.open(self._directory / _JOB, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(job.to_json(), file)
+        with private_files.create(self._directory / _JOB) as file:
+            file.write(json.dumps(job.to_json()).encode())
 
     def withdraw(self) -> None:
         """Remove the job if the driver did not live to take it."""
@@ -129,5 +128,5 @@ class ControlSide:
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:
-    with path.open("ab") as file:
+    with private_files.append(path) as file:
         file.write(json.dumps(line).encode() + b"\n")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ckpt.connectors.files.local import escape, unescape
-from airflow_provider_ckpt.connectors.two_phase.layout import OWN, Layout
+from airflow_provider_ckpt.connectors.files.local import OWN, escape, unescape
+from airflow_provider_ckpt.connectors.two_phase.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter
 from airflow_provider_ckpt.connectors.files.letters import LetterFiles
-from airflow_provider_ckpt.connectors.files.local import escape, io_error, local_path, make_directory
+from airflow_provider_ckpt.connectors.files.local import check_writable, escape, io_error, local_path
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
-from airflow_provider_ckpt.core.errors import ConfigError, DeadLetterQueueError
+from airflow_provider_ckpt.core.errors import DeadLetterQueueError
 from airflow_provider_ckpt.core.letters import AttemptKey
 from airflow_provider_ckpt.core.wave import BatchTask
 
@@ -38,20 +37,7 @@ class FilesBox:
 
     def check(self) -> None:
         """See :meth:`LetterBox.check`."""
-        try:
-            make_directory(self._path)
-        except OSError as error:
-            raise ConfigError(
-                f"dead_letter_queue.path: {io_error(error, f'make directory {self._path}').message}",
-                pipeline=self._context.pipeline,
-                hint="Correct dead_letter_queue.path, or let this user write there.",
-            ) from error
-        if not os.access(self._path, os.W_OK | os.X_OK):
-            raise ConfigError(
-                f"dead_letter_queue.path: {self._path} may not be written by this user.",
-                pipeline=self._context.pipeline,
-                hint="Grant write access to it.",
-            )
+        check_writable(self._path, "dead_letter_queue.path")
 
     def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:  # noqa: ARG002  # all of it anew
         """See :meth:`LetterBox.keep`; an attempt's file is replaced by a longer one."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from airflow_provider_ckpt.connectors.files.local import io_error, make_directory, sync_directory
+from airflow_provider_ckpt.connectors.files.local import io_error, make_own_directory, sync_directory
 from airflow_provider_ckpt.connectors.files.target import FilesTarget
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
@@ -59,7 +59,7 @@ def fence(target: FilesTarget, epoch: int) -> None:
     own = target.epochs / str(epoch)
     try:
         for directory in (own, target.receipts, target.bundles, target.staged):
-            make_directory(directory)
+            make_own_directory(directory)
         for older in _epochs(target):
             if older < epoch:
                 _remove(target.epochs / str(older))

@@ -8,7 +8,11 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import ConfigError, IoError
+
+OWN = "_ckpt"
+"""The directory at a target that holds a sink's bookkeeping."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -36,7 +40,18 @@ def local_path(text: str, key: str, connection: Connection | None = None) -> Pat
             hint="Use a path that every lane can reach, such as a shared mount.",
         )
     root = str(connection.extra.get("path", "")) if connection else ""
-    return Path(root, Path(unquote(url.path) if url.scheme == "file" else text).expanduser()).resolve()
+    try:
+        return Path(root, Path(unquote(url.path) if url.scheme == "file" else text).expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, links in a circle, NUL, no such user's home
+        raise ConfigError(
+            f"{key}: {text[:200]!a} is no usable path: {_reason(error)}.", hint=f"Correct {key}."
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return str(error).splitlines()[0].partition(" from ")[0].rstrip(".")
 
 
 def escape(name: str) -> str:
@@ -82,13 +97,13 @@ def io_error(error: OSError, doing: str) -> IoError:
 
 
 def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:
-    """Write a file so that it survives a power cut once this returns; a failed write leaves no file behind.
+    """Write a file for this user alone, so that it survives a power cut once this returns; a failed write leaves none.
 
     :param exclusive: fail with :class:`FileExistsError` if it exists, instead of replacing it
     """
-    make_directory(path.parent)
-    target = path if exclusive else path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with target.open("xb" if exclusive else "wb") as file:
+    make_own_directory(path.parent)
+    target = path if exclusive else private_files.unused_name(path)
+    with private_files.create(target) as file:
         try:
             file.write(data)
             file.flush()
@@ -103,10 +118,24 @@ def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:
 
 def make_directory(path: Path) -> None:
     """Create a directory and its parents where they are missing, each so that it survives a power cut."""
-    missing = [directory for directory in (path, *path.parents) if not directory.is_dir()]
-    for directory in reversed(missing):
+    for directory in _missing(path):
         directory.mkdir(exist_ok=True)
         sync_directory(directory.parent)
+
+
+def make_own_directory(path: Path) -> None:
+    """As :func:`make_directory`, for this user alone; but for what :data:`OWN` lies in, which is for others to read."""
+    for directory in _missing(path):
+        if OWN in path.parts and OWN not in directory.parts:
+            directory.mkdir(exist_ok=True)
+        else:
+            private_files.make_directory(directory)
+        sync_directory(directory.parent)
+
+
+def _missing(path: Path) -> list[Path]:
+    """Those of a directory and its parents that are not there, the uppermost first."""
+    return [directory for directory in (path, *path.parents) if not directory.is_dir()][::-1]
 
 
 def sync_file(path: Path) -> None:

@@ -24,6 +24,7 @@ from uuid import uuid4
 from airflow_provider_ckpt.connectors.files.gate import refuse_unless_current
 from airflow_provider_ckpt.connectors.files.local import io_error, sync_directory, write_durably
 from airflow_provider_ckpt.connectors.files.target import FilesTarget, marker_of
+from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 from airflow_provider_ckpt.core.receipts import Known
@@ -255,7 +256,7 @@ class Receipts:
 
 def _write_new(path: Path, data: bytes) -> None:
     """Write a file durably into a directory that must be there already."""
-    with path.open("xb") as file:
+    with private_files.create(path) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

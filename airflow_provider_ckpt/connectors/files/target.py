@@ -17,13 +17,12 @@ from pathlib import Path
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.kept_file_lists import KeptFileLists
 from airflow_provider_ckpt.connectors.files.letters import LetterFiles, ReplayFiles
-from airflow_provider_ckpt.connectors.files.local import escape, local_path, unescape
+from airflow_provider_ckpt.connectors.files.local import OWN, escape, local_path, unescape
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey
 
 DATA_PREFIX = "ckpt-"
 
-_OWN = "_ckpt"
 _STAGED = ".tmp"
 
 
@@ -84,7 +83,7 @@ class FilesTarget:
     @property
     def identity(self) -> Path:
         """A file that all pipelines at the directory share, with an id that no other directory has."""
-        return self.directory / _OWN / "target"
+        return self.directory / OWN / "target"
 
     @property
     def replays(self) -> ReplayFiles:
@@ -103,7 +102,7 @@ class FilesTarget:
 
     def ledgers(self) -> frozenset[str]:
         """Every ledger that ever fenced this pipeline here."""
-        own = self.directory / _OWN
+        own = self.directory / OWN
         here = own.iterdir() if own.is_dir() else ()
         return frozenset(unescape(ledger.name) for ledger in here if (ledger / escape(self.pipeline)).is_dir())
 
@@ -114,7 +113,7 @@ class FilesTarget:
 
     @property
     def _own(self) -> Path:
-        return self.directory / _OWN / escape(self.ledger) / escape(self.pipeline)
+        return self.directory / OWN / escape(self.ledger) / escape(self.pipeline)
 
 
 def marker_of(key: BatchKey) -> str:

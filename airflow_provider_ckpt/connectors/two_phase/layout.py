@@ -14,10 +14,9 @@ from uuid import uuid4
 
 from airflow_provider_ckpt.connectors.files.kept_file_lists import KeptFileLists
 from airflow_provider_ckpt.connectors.files.letters import LetterFiles, ReplayFiles
-from airflow_provider_ckpt.connectors.files.local import escape
+from airflow_provider_ckpt.connectors.files.local import OWN, escape
 from airflow_provider_ckpt.core.batch import BatchKey
 
-OWN = "_ckpt"
 DATA_PREFIX = "ckpt-"
 
 

@@ -18,6 +18,7 @@ from airflow_provider_ckpt.core.errors import FencedError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.ledger import engine as engines
+from airflow_provider_ckpt.ledger import migrate
 
 _metadata = sa.MetaData()
 
@@ -49,7 +50,8 @@ class AbstractSink:
     """
 
     def __init__(self, url: str) -> None:
-        self._engine = engines.create(engines.parse(url), make_file=True)
+        migrate.make_file(engines.parse(url))
+        self._engine = engines.create(engines.parse(url))
 
     def close(self) -> None:
         """Let go of the connections."""

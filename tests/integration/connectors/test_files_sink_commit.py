@@ -16,7 +16,7 @@ from airflow_provider_ckpt.connectors.files import letters as files_letters
 from airflow_provider_ckpt.connectors.files import receipts as files_receipts
 from airflow_provider_ckpt.connectors.files import sink as files_sink
 from airflow_provider_ckpt.connectors.files import staged as files_staged
-from airflow_provider_ckpt.connectors.files.local import make_directory
+from airflow_provider_ckpt.connectors.files.local import make_own_directory
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.target import named_by
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
@@ -53,7 +53,7 @@ DELIVERING = [
 TAKING_OVER = [
     (module, name, done)
     for module, name in [
-        (files_gate, "make_directory"),
+        (files_gate, "make_own_directory"),
         (files_gate, "_remove"),
         (files_sink, "fence"),
         (Path, "rename"),
@@ -298,9 +298,9 @@ class TestRaces:
         def held_up(path: Path) -> None:
             if path.name == "5":
                 newer.fence()
-            make_directory(path)
+            make_own_directory(path)
 
-        monkeypatch.setattr(files_gate, "make_directory", held_up)
+        monkeypatch.setattr(files_gate, "make_own_directory", held_up)
         with pytest.raises(FencedError):
             late.sink.fence(5)
 

@@ -55,7 +55,8 @@ def test_migrating_twice_keeps_the_id(empty_url: str) -> None:
 
 
 def test_other_tables_in_the_database_are_left_alone(empty_url: str) -> None:
-    engine = create(parse(empty_url), make_file=True)
+    migrate.make_file(parse(empty_url))
+    engine = create(parse(empty_url))
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE alembic_version (version_num text)"))
     migrate.upgrade(empty_url)
@@ -65,7 +66,8 @@ def test_other_tables_in_the_database_are_left_alone(empty_url: str) -> None:
 
 
 def test_two_processes_that_migrate_at_once_make_one_ledger(empty_url: str) -> None:
-    engine = create(parse(empty_url), make_file=True)
+    migrate.make_file(parse(empty_url))
+    engine = create(parse(empty_url))
     engine.connect().close()
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert list(pool.map(migrate.upgrade, [empty_url] * 2)) == [None, None]
@@ -75,7 +77,7 @@ def test_two_processes_that_migrate_at_once_make_one_ledger(empty_url: str) -> N
 
 
 def test_alembics_own_command_line_finds_the_ledger_by_its_address(empty_url: str) -> None:
-    create(parse(empty_url), make_file=True).connect().close()
+    migrate.make_file(parse(empty_url))
     config = migrate.config()
     config.set_main_option("sqlalchemy.url", empty_url.replace("%", "%%"))
     command.upgrade(config, "head")

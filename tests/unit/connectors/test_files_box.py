@@ -51,6 +51,7 @@ def test_letters_come_back_as_they_were_and_a_longer_list_takes_the_place_of_a_s
 def test_one_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     kept = box(tmp_path / "dead")
     kept.check()
+    (tmp_path / "dead").mkdir()
     (tmp_path / "dead" / "orders").touch()
 
     with pytest.raises(IoError, match=r"cannot keep dead letters under .*/dead: (Not a directory|File exists)\."):

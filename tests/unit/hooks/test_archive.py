@@ -203,7 +203,7 @@ def read_only() -> Iterator[Archive]:
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to other users
         archive = Archive(Path(name, "cache"), "key")
         archive.directory.mkdir(mode=0o755)
-        written(archive)
+        written(archive).chmod(0o644)
         Path(name).chmod(0o755)
         archive.directory.chmod(0o555)
         yield archive
