@@ -87,7 +87,7 @@ class ProposalCommands(Session):
             return found
 
     def answer(self, proposal_id: str, digest: str, *, approved: bool, who: str | None) -> None:
-        """Store a person's answer.
+        """Store a person's answer; the same answer once more changes nothing.
 
         :param proposal_id: the id that the question showed
         :param digest: the digest that it showed
@@ -98,8 +98,11 @@ class ProposalCommands(Session):
         with self._writing() as connection:
             found = _locked(connection, proposal_id)
             if approved:
-                _check(connection, found, ProposalState.OPEN)
+                again = found.state is ProposalState.APPROVED and found.answered_by == who
+                _check(connection, found, ProposalState.APPROVED if again else ProposalState.OPEN)
                 _check_digest(found, digest)
+                if again:
+                    return
             elif found.state is not ProposalState.OPEN:
                 return
             state = ProposalState.APPROVED if approved and who else ProposalState.REJECTED

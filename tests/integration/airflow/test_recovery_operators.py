@@ -217,8 +217,11 @@ def test_what_was_only_previewed_or_asked_is_not_carried_out(people: People) -> 
         chain.step("carry_out")
 
 
-def test_an_approval_is_used_once(people: People) -> None:
-    chain = Chain(people, action="rewind", to_position=0)
+@pytest.mark.parametrize(
+    "asked_for", [{"action": "rewind", "to_position": 0}, {"action": "force_stop"}, {"action": "move"}]
+)
+def test_an_approval_is_used_once(people: People, asked_for: dict[str, Any]) -> None:
+    chain = Chain(people, **asked_for)
     chain.preview()
     asked = chain.ask()
     chain.hear(asked)
@@ -265,6 +268,19 @@ def test_a_preview_that_finds_nothing_or_fails_voids_the_proposal_before_it(peop
 
         with pytest.raises(AirflowFailException, match="is void"):
             chain.step("carry_out")
+
+
+def test_an_answer_that_airflow_hands_over_twice_is_stored_once(people: People) -> None:
+    chain = Chain(people, action="rewind", to_position=0)
+    chain.preview()
+    asked = chain.ask()
+    chain.hear(asked)
+
+    chain.hear(asked)
+    with pytest.raises(AirflowFailException, match="is approved already"):
+        chain.hear(asked, user="eve")
+
+    assert chain.step("carry_out")["who"] == "airflow:oscar"
 
 
 def test_asking_again_withdraws_an_approval_that_was_not_used(people: People) -> None:
