@@ -166,7 +166,7 @@ class CkptOperator(BaseOperator):
             pipeline = self.load_pipeline()
             for warning in warnings(pipeline):
                 self.log.warning("pipeline %s: %s", pipeline.name, warning)
-            for connection_id in sorted(pipeline.connections):
+            for connection_id in sorted(pipeline.connections | {*filter(None, [pipeline.run.connection])}):
                 resolve_connection(connection_id)
             with open_ledger(self.ckpt_conn_id) as ledger:
                 yield self.setup(context, ledger, pipeline)

@@ -158,6 +158,23 @@ def test_a_path_is_relative_to_the_dag_files_folder(tmp_path: Path) -> None:
     assert task.load_pipeline().name == "p"
 
 
+@pytest.mark.parametrize(
+    "more", [{"sink": {**PIPELINE["sink"], "connection": "nowhere"}}, {"run": {"connection": "nowhere"}}]
+)
+def test_a_connection_that_is_not_defined_is_told_before_anything_is_begun(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    task = Task(monkeypatch, "plan", HeldRun(RunSummary("orders", 1)))
+    task.task.pipeline = {**PIPELINE, **more}
+    monkeypatch.setattr("airflow_provider_ckpt.operators.base.open_ledger", lambda _: pytest.fail("it began"))
+
+    with (
+        pytest.raises(CkptTaskError, match="the connection 'nowhere' is not defined"),
+        task.task.setup_run(task.context),
+    ):
+        pass
+
+
 def test_the_log_tells_of_keys_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     task = Task(monkeypatch, "plan", HeldRun(RunSummary("orders", 1)))
     task.task.pipeline = {**PIPELINE, "source": {**PIPELINE["source"], "format": "csv"}}
