@@ -376,7 +376,10 @@ class Committer(Protocol):
     """The second phase of a two-phase sink; runs once a wave in the process that called Spark."""
 
     def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
-        """Commit staged batches, per partition a contiguous prefix, and return the final outcome of each.
+        """Commit staged batches, and return the final outcome of each.
+
+        In a pinned pipeline that is a contiguous prefix of each partition: after a batch that failed, later ones of its
+        partition are not attempted. In any other, each batch stands for itself.
 
         :raises FencedError: when a newer epoch holds the fence
         """

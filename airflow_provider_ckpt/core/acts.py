@@ -51,6 +51,9 @@ All of them but force stop number a generation. A ledger that was restored from 
 receipts are there; under such a number new work would pass for delivered.
 """
 
+OF_PHASES = frozenset({ActKind.DRAIN, ActKind.STOP, ActKind.FORCE_STOP, ActKind.RESUME})
+"""Acts on what the pipeline may do; one that it does already changes nothing and says so."""
+
 OF_LETTERS = frozenset({ActKind.REPLAY_LETTERS, ActKind.DISCARD_LETTERS})
 """Acts on dead letters; the ledger's index says which of those that they name are still open."""
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey
+from airflow_provider_ckpt.core.ranges import contiguous_end
+from airflow_provider_ckpt.core.view import PartitionView
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,23 @@ class Cadence:
 _LONGEST_PAUSE = 1.0
 
 
-def movable(partitions: Iterable[Iterable[BatchKey]], receipted: Collection[BatchKey]) -> int:
-    """By how many batches the checkpoint could move: in each partition those up to the first without a receipt.
+def movable(partitions: Iterable[PartitionView], receipted: Collection[BatchKey]) -> int:
+    """How many batches the checkpoint could pass now: those up to the first without a verdict in each partition.
 
-    :param partitions: of each, the batches that block its checkpoint, in order
+    Batches that were settled before and waited for an earlier one are among them.
+
     :param receipted: batches whose receipt is there and not settled
     """
-    count = 0
-    for keys in partitions:
-        for key in keys:
-            if key not in receipted:
-                break
-            count += 1
-    return count
+    return sum(_passed(partition, receipted) for partition in partitions)
+
+
+def _passed(partition: PartitionView, receipted: Collection[BatchKey]) -> int:
+    batches = partition.batches.values()
+    cancelled = min((b.key.seq for b in batches if b.cancelled and b.key not in receipted), default=None)
+    ahead = [
+        b.range
+        for b in batches
+        if (b.state in RESOLVED or b.key in receipted) and (cancelled is None or b.key.seq < cancelled)
+    ]
+    end = contiguous_end(partition.committed, (span for span in ahead if span.end > partition.committed))
+    return sum(partition.committed < span.end <= end for span in ahead)

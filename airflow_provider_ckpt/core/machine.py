@@ -166,10 +166,11 @@ class PipelineMachine:
             raise LedgerStateError(f"{span} of partition {source!r} is still to be delivered: {owner}.")
 
     def _change(self, phase: Phase, reason: str, *, force: bool = False) -> list[Event]:
+        """Enter a phase; where the pipeline is in it already, the event says so."""
         before = self._phase
         self._enter(phase)
         detail = {"before": before.value, "after": phase.value, "reason": reason, "force": force}
-        return [] if before is phase else [Event("phase", "", self.generation, None, detail)]
+        return [Event("phase_unchanged" if before is phase else "phase", "", self.generation, None, detail)]
 
     def _enter(self, phase: Phase) -> None:
         self._phase = phase

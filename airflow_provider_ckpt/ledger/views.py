@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.receipts import Known, RangeReceipt
 from airflow_provider_ckpt.core.recovery import Missing, Shown, missing
 from airflow_provider_ckpt.ledger import audit as audits
@@ -76,11 +77,17 @@ class Views(Session):
         :param settle_lag: leave out what is younger
         :param window: where the low watermark would stand by now; where it was stored if None
         :param shown: asks the source how many records it shows in some ranges of a partition, after the read has ended
-        :raises ConfigError: if the ledger does not know the pipeline
+        :raises ConfigError: if the ledger does not know the pipeline, or no run has declared its first start
         """
         moment = now or datetime.now(UTC)
         with self._reading() as connection:
             known = reads.accounts(connection, pipeline, now=moment, settle_lag=settle_lag, window=window)
+        if not known:
+            raise ConfigError(
+                "its first start was never declared, so nothing can be said to be missing.",
+                pipeline=pipeline,
+                hint="Run it once: source.start_from says where it begins.",
+            )
         return missing(known, before=moment - settle_lag, shown=shown)
 
     def subscribe(

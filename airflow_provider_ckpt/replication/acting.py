@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.acts import OF_PHASES, Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, LedgerStateError
 from airflow_provider_ckpt.core.letters import UNTYPED, Selection
@@ -238,8 +238,15 @@ def report(errand: Errand, result: ActResult) -> dict[str, Any]:
         "after": dict(result.after),
         "who": errand.who,
         "reason": errand.why,
-        "next": None,
+        "next": _unchanged(result),
     }
+
+
+def _unchanged(result: ActResult) -> str | None:
+    """A word for an action on a phase that the pipeline was in already."""
+    if result.act.kind not in OF_PHASES or not result.before or result.before != result.after:
+        return None
+    return f"nothing has changed: the pipeline was {result.before['phase']} already"
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -100,8 +100,8 @@ class Settlements:
         except CkptError as error:
             log.info("%s: receipts cannot be read now, the wave's end will do: %s", self._pipeline.name, error)
             return [], 0
-        blocking = (sorted(batch.key for batch in record.partition.blocking.values()) for record in records.values())
-        return found, movable(blocking, {receipt.key for receipt in found})
+        partitions = (record.partition for record in records.values())
+        return found, movable(partitions, {receipt.key for receipt in found})
 
     def _settle_due(self, receipts: Sequence[Receipt], count_movable: int) -> None:
         if not self._cadence.due(count_movable, len(receipts), time.monotonic() - self._settled_at):

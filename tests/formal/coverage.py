@@ -14,7 +14,7 @@ EVENT_KINDS = frozenset(
     {
         "planned", "begun", "acked", "ack_duplicate", "ack_spurious", "failed", "not_attempted", "abandoned", "fenced",
         "cancelled", "died_alone", "run_alone", "instructed", "held", "released", "skipped", "superseded",
-        "receipt_imported", "checkpoint", "phase", "side_partition_started", "rewound",
+        "receipt_imported", "checkpoint", "phase", "phase_unchanged", "side_partition_started", "rewound",
     }
 )  # fmt: skip
 """Every kind of event that the core knows."""

@@ -186,3 +186,9 @@ def test_writers_that_commit_at_once_leave_no_gap_and_no_double(ledger: Ledger, 
     assert spans[-1][1] == 3 * rounds * WRITERS
     assert not [b for b in start.partition().batches.values() if b.state is not BatchState.DELIVERED]
     assert start.lease.ttl == TTL
+
+
+def test_of_a_pipeline_whose_first_start_was_never_declared_nothing_is_said_to_be_complete(ledger: Ledger) -> None:
+    ledger.acquire("orders", "first", timedelta(seconds=60))
+    with pytest.raises(ConfigError, match="first start was never declared"):
+        ledger.recovery_plan("orders", settle_lag=timedelta(0))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from airflow_provider_ckpt.config.delivery import CommitStrategy
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.cadence import Cadence, movable
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.ranges import Range
 
 CADENCE = Cadence(after=1.0, least=5, most=1000)
 """The defaults."""
@@ -66,10 +70,44 @@ def test_receipts_are_looked_at_as_often_as_something_may_fall_due(cadence: Cade
     assert cadence.pause == seconds
 
 
-def test_the_checkpoint_moves_up_to_the_first_batch_without_a_receipt_in_each_partition() -> None:
-    a, b = ([BatchKey(1, name, seq) for seq in range(4)] for name in "ab")
+def partition(name: str, count: int, *, settled: Collection[int] = (), cancelled: Collection[int] = ()) -> Partition:
+    """Batches of ten positions each, in flight but for those that are settled or were cancelled."""
+    batches = [
+        Batch(
+            BatchKey(1, name, seq),
+            Range(10 * seq, 10 * seq + 10),
+            BatchState.DELIVERED if seq in settled else BatchState.IN_FLIGHT,
+            attempts=1,
+            epoch=1,
+            cancelled=seq in cancelled,
+        )
+        for seq in range(count)
+    ]
+    return Partition(name, next_seq=count, planned_end=10 * count, batches=batches)
 
-    assert movable([a, b], {a[0], a[1], a[3], b[1], b[2]}) == 2
-    assert movable([a, b], {*a, b[0]}) == 5
-    assert movable([a, b], {a[2], b[3]}) == 0
-    assert movable([], {a[0]}) == 0
+
+def keys(name: str, *numbers: int) -> set[BatchKey]:
+    """Batches by number."""
+    return {BatchKey(1, name, number) for number in numbers}
+
+
+def test_the_checkpoint_moves_up_to_the_first_batch_without_a_receipt_in_each_partition() -> None:
+    a, b = partition("a", 4), partition("b", 4)
+
+    assert movable([a, b], keys("a", 0, 1, 3) | keys("b", 1, 2)) == 2
+    assert movable([a, b], keys("a", 0, 1, 2, 3) | keys("b", 0)) == 5
+    assert movable([a, b], keys("a", 2) | keys("b", 3)) == 0
+    assert movable([], keys("a", 0)) == 0
+
+
+def test_batches_that_waited_for_an_earlier_one_are_counted_with_it() -> None:
+    waiting = partition("a", 1500, settled=range(1, 1500))
+
+    assert movable([waiting], keys("a", 0)) == 1500
+    assert movable([waiting], set()) == 0
+
+
+def test_what_lies_behind_a_cancelled_batch_is_not_counted() -> None:
+    waiting = partition("a", 10, settled=range(1, 10), cancelled=[4])
+
+    assert movable([waiting], keys("a", 0)) == 4

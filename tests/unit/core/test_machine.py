@@ -50,7 +50,7 @@ class TestDrain:
         machine = pipeline()
         machine.drain(reason="upgrade")
 
-        assert machine.drain(reason="again") == []
+        assert [event.kind for event in machine.drain(reason="again")] == ["phase_unchanged"]
 
     def test_a_stopped_pipeline_is_not_drained(self) -> None:
         with pytest.raises(LedgerStateError, match=r"it is stopped, so there is nothing to drain.*Resume it first"):
@@ -95,7 +95,7 @@ class TestStop:
         assert partition.committed == 0
 
     def test_a_second_stop_changes_nothing(self) -> None:
-        assert pipeline(phase=Phase.STOPPED).stop(reason="again") == []
+        assert [event.kind for event in pipeline(phase=Phase.STOPPED).stop(reason="again")] == ["phase_unchanged"]
 
 
 class TestForceStop:
@@ -147,7 +147,7 @@ class TestResume:
         assert machine.in_flight == 1
 
     def test_a_running_pipeline_has_nothing_to_resume(self) -> None:
-        assert pipeline().resume(reason="upgraded") == []
+        assert [event.kind for event in pipeline().resume(reason="upgraded")] == ["phase_unchanged"]
 
 
 class TestPartitions:
