@@ -129,11 +129,16 @@ class Surface:
         self.scene.succeeds(dag_id, run_id)
         return run_id
 
-    def mapped(self, run_id: str, task: str) -> dict[int, str]:
-        """The states of a task of the expanded group, by map index."""
+    def instances(self, run_id: str, task: str) -> list[dict[str, Any]]:
+        """The instances of a task of the expanded group, in order."""
         path = f"/dags/fleet/dagRuns/{quote(run_id)}/taskInstances?limit=100"
         found = self.airflow.api("GET", path)["task_instances"]
-        return {item["map_index"]: item["state"] for item in found if item["task_id"] == f"each.run.{task}"}
+        mine = [item for item in found if item["task_id"] == f"each.run.{task}"]
+        return sorted(mine, key=lambda item: int(item["map_index"]))
+
+    def mapped(self, run_id: str, task: str) -> dict[int, str]:
+        """The states of a task of the expanded group, by map index."""
+        return {item["map_index"]: item["state"] for item in self.instances(run_id, task)}
 
     def written(self, name: str) -> list[dict[str, Any]]:
         """What the pipeline has delivered."""
@@ -152,6 +157,7 @@ def surface(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Surface:
         (data / name).mkdir()
         text = _PIPELINE.format(name=name, data=data, transform=transform, more=more)
         (folder / "pipelines" / f"{name}.yaml").write_text(text)
+    (folder / "pipelines" / "damaged.yaml").write_text("name: damaged\ndag: {schedule: '@daily'}\nsinks: 1\n")
     (folder / "surface.py").write_text(_DAGS)
     return Surface(scene, data)
 
@@ -179,6 +185,10 @@ def test_each_member_of_an_expanded_group_goes_its_own_way(surface: Surface) -> 
     handed = [surface.airflow.api("GET", f"{path}?map_index={index}&deserialize=true")["value"] for index in (0, 1)]
     assert [item["pipeline"] for item in handed] == ["empty", "orders"]
     assert [item["records"]["read"] for item in handed] == [0, 6]
+    plans = surface.instances(run_id, "plan")
+    assert [plan["rendered_map_index"] for plan in plans] == ["empty", "orders"]
+    shown = [plan["rendered_fields"]["declaration"]["document"]["name"] for plan in plans]
+    assert shown == ["empty", "orders"]
     assert [line["id"] for line in surface.written("orders")] == [0, 1, 2, 3, 4]
     with surface.scene.ledger() as ledger:
         assert not any(ledger.status(name)["lease"]["held"] for name in ("empty", "orders"))
@@ -196,6 +206,9 @@ def test_a_function_of_the_dag_file_transforms_and_a_follower_hears_of_it_once(s
     assert summary["errors"] == {"Processing": 1}
     links = surface.airflow.api("GET", f"/dags/own/dagRuns/{quote(run_id)}/taskInstances/double/links")
     assert links["extra_links"]["Pipeline"].endswith("/assets?name_pattern=ckpt%3A%2F%2Fown")
+
+    (asset,) = surface.airflow.api("GET", "/assets?uri_pattern=ckpt://own")["assets"]
+    assert [(task["dag_id"], task["task_id"]) for task in asset["producing_tasks"]] == [("own", "double")]
 
     follower = surface.ran("follower", 1)
     (extra,) = surface.airflow.xcom("follower", follower, "told")
@@ -228,6 +241,20 @@ def test_a_pipeline_runs_when_there_is_enough_to_do_and_not_again(surface: Surfa
     assert [line["id"] for line in surface.written("watched")] == [0, 1, 2, 3]
     time.sleep(3)  # the watcher looks every second
     assert len(surface.runs("watched")) == 1
+
+
+def test_a_damaged_declaration_fails_under_its_own_name_and_nobody_elses(surface: Surface) -> None:
+    surface.known("watched")
+    run_id = surface.scene.begin("damaged")
+
+    assert surface.airflow.wait("damaged", run_id) == "failed"
+
+    log = surface.airflow.task_log("damaged", run_id, "replicate")
+    assert "damaged.yaml:3: sinks: unknown key; did you mean sink?" in log
+    dag = surface.airflow.api("GET", "/dags/damaged/details")
+    assert "sinks: unknown key" in dag["doc_md"]
+    assert {tag["name"] for tag in dag["tags"]} == {"ckpt", "broken"}
+    assert surface.airflow.import_errors() == ""
 
 
 def test_a_sensor_waits_in_the_triggerer_until_there_is_work(surface: Surface) -> None:
