@@ -19,7 +19,7 @@ from airflow_provider_ckpt.operators.origin import origin_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from airflow.sdk.api.datamodels._generated import HITLDetailRequest
+    from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
 
     from airflow_provider_ckpt.ledger.records import ProposalRecord
 
@@ -90,19 +90,19 @@ class CkptApprovalOperator(ApprovalOperator):
 
         Of a task that is cleared Airflow keeps the question that it has asked before, whatever is asked now.
         """
-        from airflow.sdk.api.datamodels._generated import HITLUser
         from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
         from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
-        question = CreateHITLDetailPayload(
-            ti_id=context["ti"].id,
-            options=self.options,
-            subject=proposed.subject,
-            body=proposed.body,
-            defaults=self.defaults,
-            multiple=False,
-            params=self.serialized_params,
-            assigned_users=[HITLUser(**user) for user in self.assigned_users or ()],
+        question = CreateHITLDetailPayload.model_validate(
+            {
+                "ti_id": context["ti"].id,
+                "options": self.options,
+                "subject": proposed.subject,
+                "body": proposed.body,
+                "defaults": self.defaults,
+                "params": self.serialized_params,
+                "assigned_users": self.assigned_users or [],
+            }
         )
         shown: Any = SUPERVISOR_COMMS.send(question)
         names = ("subject", "body", "options", "defaults")
@@ -116,6 +116,6 @@ class CkptApprovalOperator(ApprovalOperator):
             )
 
 
-def _ids(question: HITLDetailRequest) -> set[str]:
+def _ids(question: CreateHITLDetailPayload) -> set[str]:
     """Who may answer a question."""
     return {user.id for user in question.assigned_users or ()}
