@@ -95,7 +95,7 @@ def name_of(half: Source | Sink, connections: Callable[[str], Connection]) -> Na
 
 def _of_jdbc(url: str, table: str) -> Name:
     """The database of a JDBC URL as its own connectors name it, or as near to that as the URL says."""
-    kind, _, place = re.split("[;?]", url.removeprefix("jdbc:"))[0].partition(":")
+    kind, _, place = re.split(r"[;?(,]|[:/&]?[\w.$-]+=", url.removeprefix("jdbc:"))[0].partition(":")
     place = place.rpartition("@")[2]  # Oracle's login stands before it, as user/password
     host, _, database = place.rpartition("//")[2].partition("/")
     schema, name = split_table(table) if table.count(".") < 2 else (None, table)

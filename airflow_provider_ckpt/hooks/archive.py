@@ -95,7 +95,7 @@ class Archive:
                 return
             if not self._trusted():
                 raise PermissionError(f"others may write to {self.directory}")
-            training = [sys.executable, "-m", _TRAINING, "--class-path", extra_class_path]
+            training = [sys.executable, "-P", "-m", _TRAINING, "--class-path", extra_class_path]
             with private_files.append(self._log) as output:
                 subprocess.run(  # noqa: S603  # our own module, by our own interpreter
                     ["/bin/sh", "-c", '"$@" &', "sh", *training],
@@ -103,6 +103,7 @@ class Archive:
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
+                    cwd=self.directory,  # what it leaves where it was started is not among somebody's files
                     check=True,
                 )
             log.info("An archive of Spark's classes is made in the background, so that later runs start sooner")

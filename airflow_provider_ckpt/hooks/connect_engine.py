@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.hooks.connect_server import is_gone
-from airflow_provider_ckpt.hooks.connect_session import open_session
+from airflow_provider_ckpt.hooks.connect_session import open_session, without_ids
 from airflow_provider_ckpt.replication.engine import Check, Ready, WaveLostError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class ConnectEngine:
                     pipeline=self._pipeline.name,
                     hint="It must be of this worker's version, and have this package's extras.",
                 ) from error
-            raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, first_line(error))) from error
+            raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, without_ids(first_line(error)))) from error
 
     def revive(self) -> bool:
         """After the server or its session was lost: be as new, unless it was killed."""
@@ -155,7 +155,9 @@ class ConnectEngine:
             if working and self._session is not None and self._job is not None:
                 self._session.interruptTag(_tag(self._job))
         except Exception as error:  # noqa: BLE001  # the thread's boundary; the next run cancels what this could not
-            log.warning("The wave of %s that runs could not be cancelled: %s", self._pipeline.name, error)
+            log.warning(
+                "The wave of %s that runs could not be cancelled: %s", self._pipeline.name, without_ids(str(error))
+            )
         self.close()
 
     def _failed(self, error: Exception) -> EngineError:
@@ -163,7 +165,9 @@ class ConnectEngine:
 
         what = "was lost" if is_gone(error) else "failed"
         return EngineError(
-            f"the Spark Connect server {what}: {first_line(error)}", pipeline=self._pipeline.name, hint=_NOTHING_LOST
+            f"the Spark Connect server {what}: {without_ids(first_line(error))}",
+            pipeline=self._pipeline.name,
+            hint=_NOTHING_LOST,
         )
 
 

@@ -6,7 +6,10 @@ one that is set up has nothing to set up again, and nobody finds one that is set
 
 from __future__ import annotations
 
+import hmac
 import json
+import re
+import secrets
 import sys
 import tempfile
 import threading
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
-_IDS = uuid.UUID("5a6b7e2f-6d0c-4b0e-9d55-0f5c6a1f8c11")
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _READY = "spark.ckpt.ready"
 _CONF = {
     "spark.sql.session.timeZone": "UTC",
@@ -64,21 +67,38 @@ def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> S
             _set_up(session, pipeline, parcel)
     except PySparkException as error:
         raise EngineError(
-            f"the Spark Connect server at {server.endpoint} gave no session: {first_line(error)}"
+            f"the Spark Connect server at {server.endpoint} gave no session: {without_ids(first_line(error))}"
         ) from error
     return session
 
 
 def _ids(pipeline: Pipeline, ledger: str, parcel: Parcel) -> Iterator[str]:
-    """The ids that the pipeline's session may have, the likeliest first.
+    """The ids that the pipeline's session may have, the likeliest first; nobody guesses one without Airflow's key.
+
+    Whoever knows a session's id may join it and run code with what it holds. So ids are made with Airflow's Fernet
+    key, which survives restarts and is the same on all workers. Where there is none, each process makes its own.
 
     A server never opens a session again that it has closed, as it does with one that nobody used for an hour: then the
     day's next one is taken.
     """
+    secret = _airflow_key() or secrets.token_bytes(32)
     day = datetime.now(UTC).date().isoformat()
     for number in count():
         session = [ledger, pipeline.name, parcel.digest, sorted(pipeline.run.conf.items()), day, number]
-        yield str(uuid.uuid5(_IDS, json.dumps(session)))
+        told = hmac.digest(secret, json.dumps(session).encode(), "sha256")
+        yield str(uuid.UUID(bytes=told[:16], version=4))
+
+
+def _airflow_key() -> bytes:
+    """Airflow's Fernet key, empty if there is none."""
+    from airflow.configuration import conf
+
+    return str(conf.get("core", "fernet_key", fallback="")).encode()
+
+
+def without_ids(text: str) -> str:
+    """A text without the ids of sessions and operations, by which others could join them."""
+    return _ID.sub("***", text)
 
 
 def _attach(url: str, session_id: str) -> SparkSession | None:

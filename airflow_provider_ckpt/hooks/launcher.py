@@ -154,6 +154,7 @@ def environment(binary: str = "spark-submit") -> dict[str, str]:
     binaries = Path(sys.executable).parent
     found = {
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONSAFEPATH": "1",  # or Spark's ``python -m`` would import from the working directory
         "PATH": str(binaries) + os.pathsep + os.environ.get("PATH", ""),
     }
     pyspark = find_spec("pyspark")

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-if sys.path and Path(sys.path[0]).name == "spark":
+if sys.path and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
     # Run as a script, this folder comes first on the path and would hide other modules by its own names.
     del sys.path[0]
 

@@ -24,6 +24,46 @@ _TIME_WINDOW = re.compile(r"\b(?:window|session_window|window_time)\s*\(", re.IG
 """What Spark makes a filter of, and several rows of one, wherever it stands."""
 
 
+_CALLED = (
+    "now|curdate|current_date|current_time|current_timestamp|localtimestamp|user|current_user|session_user"
+    "|current_catalog|current_database|current_schema|current_path|version|getdatabase"
+)
+_CALL = re.compile(rf"\b(?:{_CALLED})\s*+\(|\bunix_timestamp\s*+\(\s*+\)", re.IGNORECASE)
+_WITHOUT_PARENTHESES = re.compile(
+    r"(\bas\s++)?+(?<![\w.])(current_date|current_time|current_timestamp|localtimestamp|user|current_user|session_user"
+    r"|current_catalog|current_database|current_schema|current_path)(?![\w.(])",
+    re.IGNORECASE,
+)
+_QUOTED_CALL = re.compile(rf"`({_CALLED})`(?=\s*+\()", re.IGNORECASE)
+_COMMENT = re.compile(r"--[^\r\n]*+|/\*.*?\*/", re.DOTALL)
+_RELATIVE = re.compile(
+    r"\b(?:date|timestamp(?:_ntz|_ltz)?)\s*+r?(?:'\s*+(?:now|today|tomorrow|yesterday)\b|\"\s*+(?:now|today|tomorrow|yesterday)\b)",
+    re.IGNORECASE,
+)
+"""Literals such as ``DATE 'today'``."""
+
+
+def moment_or_session(expression: str, columns: Iterable[str]) -> str | None:
+    """Say which part of an expression depends on when or by whom it is evaluated; None if none does.
+
+    Spark takes these for constants, and gives each run, or each wave, another one.
+
+    :param columns: that it may name; a column comes before a function without parentheses
+    """
+    relative = _RELATIVE.search(expression)
+    if relative:
+        return relative[0].strip()
+    bare = _COMMENT.sub(" ", _QUOTED.sub("''", _QUOTED_CALL.sub(r"\1", expression)))
+    called = _CALL.search(bare)
+    if called:
+        return called[0].rstrip("( )") + "()"
+    if "->" in bare:  # the word may be a variable
+        return None
+    known = {name.lower() for name in columns}
+    found = _WITHOUT_PARENTHESES.findall(bare)
+    return next((word for alias, word in found if not alias and word.lower() not in known), None)
+
+
 def fit(frame: DataFrame, expressions: Iterable[str]) -> bool:
     """Whether all of some expressions can be used; if not, ask :func:`problem` about each.
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, cast
 from airflow_provider_ckpt.connectors.jdbc import recipe
 from airflow_provider_ckpt.connectors.jdbc.columns import DAY, CursorKind
 from airflow_provider_ckpt.connectors.jdbc.database import properties, require
-from airflow_provider_ckpt.connectors.jdbc.failures import error_info, missing_class, sql_error, without
+from airflow_provider_ckpt.connectors.jdbc.failures import error_info, missing_class, sql_error
+from airflow_provider_ckpt.connectors.jdbc.parameters import without_secrets
 from airflow_provider_ckpt.connectors.jdbc.recipe import Recipe
 from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Connection
 from airflow_provider_ckpt.core.batch import Instruction
@@ -76,7 +77,7 @@ def frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> Data
         if sql_error(error) or missing_class(error):
             raise
         raise ConfigError(
-            f"Spark cannot read {common.table}: {without(connection.password, first_line(error))}",
+            f"Spark cannot read {common.table}: {without_secrets(connection, first_line(error))}",
             pipeline=job.context.pipeline,
             hint="Leave the column out by source.columns, or read a view that casts it.",
         ) from error
@@ -104,7 +105,7 @@ def unread(job: Job, error: Exception) -> ErrorInfo:
         raise error
     connection = _connection(job)
     doing = f"reading {job.pipeline.source.table} (connection {connection.id!r})"
-    return error_info(found, doing, connection.password)
+    return error_info(found, doing, connection)
 
 
 def _read_lane(

@@ -14,6 +14,7 @@ from airflow_provider_ckpt.core.errors import ErrorType
 from airflow_provider_ckpt.spark import beyond, expressions, packing
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark.attempts import VALUE, attempts
+from airflow_provider_ckpt.spark.declared import check_outputs, check_where
 from airflow_provider_ckpt.spark.decoding import Check, bearable_decimals, decode, parser, raw
 from airflow_provider_ckpt.spark.projection import project, quoted, unusable
 from airflow_provider_ckpt.spark.sql import cannot_raise, literal, quote
@@ -123,6 +124,14 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> StructType:
     where = {"where": f"CAST(({pipeline.transform.where}) AS BOOLEAN)"} if pipeline.transform.where else {}
     select = {f"select.{name}": expression for name, expression in (pipeline.transform.select or {}).items()}
     wanted = where | select
+    for name, expression in wanted.items():
+        found = expressions.moment_or_session(expression, frame.columns)
+        if found:
+            raise unusable(f"transform.{name}")(
+                f"transform.{name} depends on {found}, which is not the same whenever it is evaluated: {expression}",
+                pipeline=pipeline.name,
+                hint="A record that is read again must give the same result; take such values from the source.",
+            )
     if wanted and not expressions.fit(frame, wanted.values()):
         for name, expression in wanted.items():
             key = f"transform.{name}"
@@ -131,8 +140,16 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> StructType:
             if problem:
                 what, hint = problem
                 raise unusable(key)(f"{key} {what}: {expression}", pipeline=pipeline.name, hint=hint)
+    if pipeline.transform.where:
+        checked = project(
+            frame, [f"({pipeline.transform.where}) AS checked"], pipeline, "transform.where", analyse=True
+        )
+        check_where(checked.schema.fields[0].dataType, pipeline.name, pipeline.transform.where)
     outputs = [f"({e}) AS {quote(name)}" for name, e in _outputs(pipeline, names).items()]
-    return project(frame, outputs, pipeline, analyse=True).schema
+    given = project(frame, outputs, pipeline, analyse=True).schema
+    if select:
+        check_outputs(given, pipeline.name, "transform.select")
+    return given
 
 
 def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorType) -> Iterator[DataFrame]:

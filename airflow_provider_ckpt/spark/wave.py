@@ -14,6 +14,7 @@ from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
 from airflow_provider_ckpt.spark import jdbc, traces, transform
 from airflow_provider_ckpt.spark.copying import copy_lane
+from airflow_provider_ckpt.spark.declared import check_schema
 from airflow_provider_ckpt.spark.decoding import plain_records
 from airflow_provider_ckpt.spark.delivery import deliver_lane
 from airflow_provider_ckpt.spark.projection import parse_schema, refusals
@@ -107,6 +108,12 @@ def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
     :raises ConfigError: if it cannot be used
     """
     pipeline = job.pipeline
+    for key, ddl in (
+        ("transform.schema", pipeline.transform.schema_),
+        ("transform.returns", pipeline.transform.returns),
+    ):
+        if ddl is not None:
+            check_schema(parse_schema(spark, ddl, pipeline.name, key), pipeline.name, key)
     if _direct(spark, job):
         plain = plain_records(spark, pipeline)
         return list(job.shape.columns if plain is None else plain.fields)

@@ -6,6 +6,7 @@ The connection's extra holds the catalog's properties as the Iceberg library wan
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 _NAME = "name"
 _DEFAULT_NAME = "default"
 _DURABLE = {"py-io-impl": "airflow_provider_ckpt.connectors.iceberg.durable.DurableFileIO"}
+_KNOWN = re.compile(
+    r"uri|warehouse|type|credential|token|scope|audience|resource|oauth2-server-uri|prefix|auth|ssl|namespace-separator"
+    r"|echo|pool_pre_ping|limit|init_catalog_tables|downcast-ns-timestamp-to-us-on-write|token-refresh-enabled"
+    r"|snapshot-loading-mode|header\..+|rest\.(?:sigv4-enabled|signing-name|signing-region)|ssl\..+"
+    r"|(?:s3|gcs|adls|hdfs|hf|hive|glue|dynamodb|client|bigquery|write|table-default|table-override|gcp)\..+"
+)
+_CODE = re.compile(r"(?i)(?:^|[._-])impl$|class|factory|module|signer(?!\.(?:uri|endpoint))")
 _SECRETS = ("password", "secret", "token", "credential", "key")
 _FORBIDDEN = ("UnauthorizedError", "ForbiddenError", "OAuthError", "AuthorizationExpiredError")
 
@@ -43,11 +51,12 @@ class CatalogAddress:
     def of(cls, connection: Connection) -> CatalogAddress:
         """What a connection says.
 
-        :raises ConfigError: if it names no catalog
+        :raises ConfigError: if it names no catalog, or a property that may name code
         """
         extra = {str(key): _plain_value(value) for key, value in connection.extra.items() if value is not None}
         name = str(extra.pop(_NAME, _DEFAULT_NAME))
-        if "uri" not in extra and "type" not in extra and "py-catalog-impl" not in extra:
+        _refuse_code(connection.id, extra)
+        if "uri" not in extra and "type" not in extra:
             raise ConfigError(
                 f"the connection {connection.id!r} names no Iceberg catalog.",
                 hint='Put its properties into the extra, such as {"type": "sql", "uri": …, "warehouse": …}.',
@@ -120,6 +129,23 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
+
+
+def _refuse_code(connection: str, properties: Mapping[str, Any], within: str = "") -> None:
+    """Refuse properties that are not known to be plain values: the Iceberg library loads classes that they name.
+
+    :param within: the property that these are of, with a dot
+    :raises ConfigError: naming the property
+    """
+    for name, value in properties.items():
+        if (not within and not _KNOWN.fullmatch(name)) or _CODE.search(name) or (within and value == "custom"):
+            raise ConfigError(
+                f"{within}{name} is not accepted in the extra of connection {connection!r}: a property of the Iceberg "
+                "library may name code to load.",
+                hint="Leave it out; files are written by this package's own durable writer.",
+            )
+        if isinstance(value, Mapping):
+            _refuse_code(connection, value, f"{within}{name}.")
 
 
 def _secrets_in(properties: Mapping[str, Any]) -> Iterator[str]:

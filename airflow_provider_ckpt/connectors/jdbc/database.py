@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -10,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ckpt.connectors.jdbc import parameters
 from airflow_provider_ckpt.connectors.jdbc.columns import DAY, CursorKind, Told
 from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect
-from airflow_provider_ckpt.connectors.jdbc.failures import error_info, sql_error, without
+from airflow_provider_ckpt.connectors.jdbc.failures import error_info, sql_error
 from airflow_provider_ckpt.connectors.jdbc.jvm import Jvm
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SourceError
 
-_SECRET = re.compile(r"(?i)\b(?:password|passwd|pwd)=|//[^/@?;]*:[^/@?;]*@|^jdbc:oracle:\w+:[^@]*/[^@]+@")
 _SECONDS = 10
 _NO_NULLS = 0
 
@@ -32,7 +31,8 @@ class Plain(Enum):
 def require(connection: Connection | None) -> Connection:
     """The connection, or a clear error.
 
-    :raises ConfigError: if there is none, it is of another type, has no URL, or its URL holds a secret
+    :raises ConfigError: if there is none, it is of another type, has no URL, its URL holds a secret, or a parameter
+        could have the driver load code
     """
     if connection is None:
         raise ConfigError("the jdbc source has no connection.", hint="Name an Airflow connection in source.connection.")
@@ -46,11 +46,7 @@ def require(connection: Connection | None) -> Connection:
             f"connection {connection.id!r} has no JDBC URL.",
             hint="Its host is the whole URL, such as jdbc:postgresql://db.example:5432/shop.",
         )
-    if _SECRET.search(connection.host or ""):
-        raise ConfigError(
-            f"the JDBC URL of connection {connection.id!r} holds a password.",
-            hint="Put user and password into the connection's login and password: an URL shows up in logs and plans.",
-        )
+    parameters.check(connection)
     return connection
 
 
@@ -162,9 +158,9 @@ class Database:
         except Py4JJavaError as error:
             found = sql_error(error)
             if found is None:
-                text = without(self._connection.password, str(error.java_exception))
+                text = parameters.without_secrets(self._connection, str(error.java_exception))
                 raise SourceError(f"{self._doing} (connection {name!r}): {text}") from None
-            info = error_info(found, f"{self._doing} (connection {name!r})", self._connection.password)
+            info = error_info(found, f"{self._doing} (connection {name!r})", self._connection)
             if info.whole:
                 self.close()
             raise raised(info) from None  # Py4J's own text may repeat what was sent

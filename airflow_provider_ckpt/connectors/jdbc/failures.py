@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_ckpt.connectors.jdbc.parameters import without_secrets
+from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.connectors.sqlstates import is_of_all, passes
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 
@@ -63,22 +65,19 @@ def missing_class(error: BaseException) -> str | None:
     return next((found.text for found in java_errors(error) if set(_NO_CLASS) & set(found.kinds)), None)
 
 
-def error_info(found: JavaError, doing: str, secret: str | None) -> ErrorInfo:
+def error_info(found: JavaError, doing: str, connection: Connection) -> ErrorInfo:
     """A driver's exception as data (semantics, section 7).
 
     :param doing: what was being done, for the message
-    :param secret: the password, which no message repeats
+    :param connection: whose secrets no message repeats
     """
     state = found.state or None
     refused = state is not None and state.startswith(_REFUSED)
     whole = not refused and (bool(_OF_ALL & set(found.kinds)) or (state is not None and is_of_all(state)))
     recoverable = whole or (not refused and _PASSING in found.kinds) or (state is not None and passes(state))
-    return ErrorInfo(ErrorType.SOURCE, f"{doing}: {without(secret, _line(found.text))}", recoverable, state, whole)
-
-
-def without(secret: str | None, text: str) -> str:
-    """A text that does not hold a secret."""
-    return text.replace(secret, "***") if secret else text
+    return ErrorInfo(
+        ErrorType.SOURCE, f"{doing}: {without_secrets(connection, _line(found.text))}", recoverable, state, whole
+    )
 
 
 def _line(text: str) -> str:

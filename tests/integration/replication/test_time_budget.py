@@ -9,7 +9,7 @@ from itertools import takewhile
 
 import pytest
 
-from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import DeadlineError
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
@@ -44,6 +44,13 @@ class BusyEngine(SessionEngine):
             time.sleep(0.01)
 
 
+def held(replication: Replication) -> list[Batch]:
+    """The batches that are held."""
+    records = replication.ledger.partitions("orders").values()
+    found = [batch for record in records for batch in record.partition.blocking.values()]
+    return [batch for batch in found if batch.state is BatchState.HELD]
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waves are cancelled half a second after the budget."""
@@ -58,19 +65,20 @@ def test_a_batch_that_outlives_the_budget_runs_alone_and_is_held_and_the_others_
         consumer={"strategy": "round_robin", "lanes": 2}, retry={"rounds": 2}, run={"time_budget": "6s"}
     )
 
-    stuck = []
-    for _ in range(3):
+    stuck: list[list[BatchKey]] = []
+    while not held(spread):
         engine = BusyEngine(spread)
         with pytest.raises(DeadlineError, match=r"orders: a wave was still running .* run.time_budget \(6 s\)"):
             replicate(spread.setup(), engine)
         stuck += engine.stuck
+        assert len(stuck) <= 5
     summary = replicate(spread.changed(run={"time_budget": "1m"}).setup(), BusyEngine(spread))
 
-    assert [[key.seq for key in keys] for keys in stuck[1:]] == [[KILLER], [KILLER]]
+    assert [[key.seq for key in keys] for keys in stuck[-2:]] == [[KILLER], [KILLER]]
     assert (summary.batches_by_state, summary.route) == ({"held": 1}, ["hold"])
     assert scalar(orders.dsn, "SELECT count(*) FROM target") == 900
-    (held,) = spread.ledger.partitions("orders").popitem()[1].partition.blocking.values()
-    assert (held.failures, held.finished, held.deaths) == (0, 0, 2)
+    (killer,) = held(spread)
+    assert (killer.failures, killer.finished, killer.deaths) == (0, 0, 2)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -85,7 +93,8 @@ def test_a_record_that_holds_spark_does_not_hold_the_run(orders: Replication) ->
     assert time.monotonic() - started < 60
     partition = orders.ledger.partitions("orders").popitem()[1].partition
     assert not partition.in_flight
-    assert [batch.finished for batch in partition.blocking.values() if batch.alone] == [0]
+    assert any(batch.alone for batch in partition.blocking.values())
+    assert not any(batch.finished for batch in partition.blocking.values())
 
 
 @pytest.mark.usefixtures("impatient")

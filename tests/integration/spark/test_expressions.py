@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 from typing import cast
@@ -12,10 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from airflow_provider_ckpt.config.load import build
+from airflow_provider_ckpt.connectors.protocols import Shape, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.spark.attempts import VALUE, attempts
+from airflow_provider_ckpt.spark.job import Job
 from airflow_provider_ckpt.spark.projection import project
 from airflow_provider_ckpt.spark.sql import HARMLESS, cannot_raise, literal, quote
+from airflow_provider_ckpt.spark.wave import check_transform
 from tests.integration.spark.judging import DELIVERED, Transform
 from tests.services.replication import orders_pipeline
 
@@ -88,7 +92,7 @@ def test_a_where_that_raises_rejects_that_record_alone(each_way: SparkSession) -
         "if(a / b > 1, true, false)",
         "coalesce(if(a / b > 1, true, NULL), false)",
         "NOT (NOT (a / b > 1))",
-        "CAST(if(a / b > 1, 'true', 'false') AS string)",
+        "CAST(if(a / b > 1, 'true', 'false') AS boolean)",
         "a / b IN (2, 3)",
     ],
 )
@@ -297,7 +301,12 @@ def test_an_expression_that_cannot_work_is_a_clear_error(either: SparkSession, k
 FIT = {
     "a function of higher order": "aggregate(array(a, b), 0, (x, y) -> x + y)",
     "all columns": "to_json(struct(*))",
-    "the time of the run": "cast(current_timestamp() as string)",
+    "a time in words": "'now(), current_date, ' || \"date 'today'\" /* now() */",
+    "a day": "date '2024-01-01'",
+    "a column named like a function": "user || now || `current_date`",
+    "a field named like a function": "struct(a as user).user",
+    "a variable named like a function": "transform(array(a), user -> user + 1)",
+    "a call with a time": "unix_timestamp('2024-01-01', 'yyyy-MM-dd')",
     "a word in a text": "'window (shut), sum(a), rand()'",
     "a name in quotes": "`window (shut)`",
     "a line break in a text": "'one\ntwo'",
@@ -307,8 +316,90 @@ FIT = {
 
 
 def test_an_expression_of_one_record_passes(either: SparkSession) -> None:
-    table = "a int, b int, unused int, `window (shut)` int"
-    Transform(either, {"where": "a between 0 and b", "select": FIT}, table=table).plan([(1, 1, 1, 1)])
+    table = "a int, b int, unused int, `window (shut)` int, user string, now string, current_date string"
+    keys = {"where": "a between 0 and b", "select": FIT}
+    Transform(either, keys, table=table).plan([(1, 1, 1, 1, "u", "n", "d")])
+
+
+@pytest.mark.parametrize(
+    ("expression", "named"),
+    [
+        ("now()", r"now\(\)"),
+        ("cast(NOW  () as string)", r"NOW\(\)"),
+        ("`now`()", r"now\(\)"),
+        ("date_add(current_date, a)", "current_date"),
+        ("current_timestamp() > timestamp_seconds(a)", r"current_timestamp\(\)"),
+        ("unix_timestamp() - a", r"unix_timestamp\(\)"),
+        ("localtimestamp", "localtimestamp"),
+        ("date 'today'", "date 'today'"),
+        ("TIMESTAMP 'now'", "TIMESTAMP 'now'"),
+        ("concat(current_user(), a)", r"current_user\(\)"),
+        ("user", "user"),
+        ("current_catalog()", r"current_catalog\(\)"),
+        ("version()", r"version\(\)"),
+    ],
+)
+@pytest.mark.parametrize("place", ["where", "select"])
+def test_what_depends_on_the_moment_or_the_session_is_refused(
+    spark: SparkSession, expression: str, named: str, place: str
+) -> None:
+    keys = {"where": f"({expression}) is null"} if place == "where" else {"select": {"z": expression}}
+    with pytest.raises(ConfigError, match=rf"transform\.{place}(\.z)? depends on {named}, which is not the same"):
+        Transform(spark, keys, table=AB).plan([(1, 1)])
+
+
+@pytest.mark.parametrize(
+    ("where", "kind"), [("'true'", "string"), ("a", "int"), ("null", "void"), ("if(a > b, 'true', null)", "string")]
+)
+def test_a_where_that_is_neither_true_nor_false_is_refused(either: SparkSession, where: str, kind: str) -> None:
+    with pytest.raises(ConfigError, match=rf"transform\.where gives {kind}, neither true nor false"):
+        Transform(either, {"where": where}, table=AB).plan([(1, 1)])
+
+
+@pytest.mark.parametrize(
+    ("select", "said"),
+    [
+        ({"z": "null"}, r"transform\.select\.z gives void: is void"),
+        ({"z": "array(null)"}, r"transform\.select\.z gives array<void>: element is void"),
+        ({"z": "named_struct('a', 1, 'A', 2)"}, r"transform\.select\.z gives .*: a and A differ only in case"),
+        ({"z": "make_interval(a)"}, r"transform\.select\.z gives interval: is an interval"),
+        ({"z": "interval '1' day"}, r"transform\.select\.z gives interval day: is an interval"),
+        ({"__verdict": "a"}, r"transform\.select: __verdict is a name of this package's own"),
+        ({"__pos": "a"}, r"transform\.select: __pos is a name of this package's own"),
+    ],
+)
+def test_an_output_that_no_sink_can_take_is_refused(spark: SparkSession, select: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Transform(spark, {"select": select}, table=AB).plan([(1, 1)])
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("id void", "id is void, which holds nothing but null"),
+        ("id bigint, tags array<void>", "tags.element is void"),
+        ("a string, a string", "has two columns a"),
+        ("a string, A string", "a and A differ only in case"),
+        ("s struct<a:int,b:struct<c:int,C:int>>", "s.b c and C differ only in case"),
+        ("m map<string,struct<a:int,a:int>>", "m.value has two columns a"),
+        ("at interval", "at is an interval"),
+        ("at interval day to second", "at is an interval"),
+        ("s struct<>", "s has no columns"),
+        ("` ` string", "has a column without a name"),
+        ("__verdict string", "__verdict is a name of this package's own"),
+        ("__raw_value string", "__raw_value is a name of this package's own"),
+    ],
+)
+@pytest.mark.parametrize("key", ["schema", "returns"])
+def test_a_schema_that_no_record_can_have_is_refused(spark: SparkSession, schema: str, said: str, key: str) -> None:
+    document = orders_pipeline()
+    document["source"] = {"type": "files", "path": "/in"}
+    document["transform"] = {"decode": "json", "schema": "id bigint"}
+    document["transform"] |= {"schema": schema} if key == "schema" else {"returns": schema, "python": "json:loads"}
+    job = Job(build(document).document(), SinkContext("l", "orders", 1), Shape(True, [("value", "binary")]), {})
+
+    with pytest.raises(ConfigError, match=f"orders: transform.{key}: {re.escape(said)}"):
+        check_transform(spark, job)
 
 
 def test_a_column_named_unused_is_itself_in_every_place(spark: SparkSession) -> None:

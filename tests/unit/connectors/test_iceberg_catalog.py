@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.iceberg.catalog import CatalogAddress
 from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError
 
 
 def address(login: str | None = None, password: str | None = None, **extra: Any) -> CatalogAddress:
@@ -58,9 +58,36 @@ def test_what_is_nested_stays_so_and_keeps_its_secrets() -> None:
     assert "s-9" not in str(found.error(RuntimeError("no s-9"), "open"))
 
 
-def test_files_are_written_durably_unless_the_connection_says_otherwise() -> None:
+def test_files_are_written_durably() -> None:
     assert address(type="sql").properties["py-io-impl"].endswith("DurableFileIO")
-    assert address(type="sql", **{"py-io-impl": "x.Y"}).properties["py-io-impl"] == "x.Y"
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"py-io-impl": "os.path.Y"},
+        {"py-catalog-impl": "x.Y"},
+        {"PY-IO-IMPL": "x.Y"},
+        {"write.py-location-provider.impl": "x.Y"},
+        {"table-default.write.py-location-provider.impl": "x.Y"},
+        {"auth": {"type": "custom", "impl": "x.Y"}},
+        {"auth": {"type": "custom"}},
+        {"s3.signer": "x.Y"},
+        {"plugin": "x"},
+    ],
+)
+def test_no_property_may_name_code_to_load(extra: dict[str, Any]) -> None:
+    said = "not accepted in the extra of connection 'lake': a property of the Iceberg library may name code"
+    with pytest.raises(ConfigError, match=said) as refused:
+        address(**{"type": "rest", "uri": "https://rest/", **extra})
+    assert next(iter(extra)) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["s3.endpoint", "s3.access-key-id", "header.X-Tenant", "rest.sigv4-enabled", "gcs.project-id"]
+)
+def test_plain_properties_pass(name: str) -> None:
+    assert address(**{"type": "rest", "uri": "https://rest/", name: "x"}).properties[name] == "x"
 
 
 def test_no_traceback_shows_the_secret_of_a_catalog_that_cannot_be_opened() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.connectors.jdbc.failures import error_info, java_errors, missing_class, sql_error
+from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import Action, ErrorType, default_action
 
 SQL = ("java.sql.SQLException", "java.lang.Exception", "java.lang.Throwable")
@@ -80,7 +81,7 @@ def test_what_follows_from_a_driver_s_exception(
     found = sql_error(driver(state, *kinds))
     assert found is not None
 
-    info = error_info(found, "reading orders", None)
+    info = error_info(found, "reading orders", Connection("c", "jdbc"))
 
     assert (info.type, info.sqlstate) == (ErrorType.SOURCE, state)
     assert (info.recoverable, info.whole) == (recoverable, whole)
@@ -91,7 +92,10 @@ def test_the_message_is_one_line_without_the_password() -> None:
     found = sql_error(driver("42P01", text='ERROR: no relation "hunter2"\n  Position: 15'))
     assert found is not None
 
-    assert error_info(found, "reading orders", "hunter2").message == 'reading orders: no relation "***"'
+    assert (
+        error_info(found, "reading orders", Connection("c", "jdbc", password="hunter2")).message
+        == 'reading orders: no relation "***"'
+    )
 
 
 def test_an_exception_of_another_kind_is_not_the_driver_s() -> None:

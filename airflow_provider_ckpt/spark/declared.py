@@ -1,0 +1,107 @@
+"""Refuses columns that a pipeline cannot have: two that differ in case, types that hold nothing, names of our own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.core.errors import InvalidFilterError, InvalidTransformError
+from airflow_provider_ckpt.spark import columns as c
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+_OWN = frozenset({*c.CONTROL, POSITION, c.PLAIN, c.CORRUPT, c.VERDICT, c.ORIGINAL})
+_OF_STEPS = re.compile(r"__(?:text|parsed|fault|decoded|wanted|judged|unused|raw_.*|tried_\d+)", re.IGNORECASE)
+_NOTHING = "void"
+_INTERVAL = re.compile(r"interval\b", re.IGNORECASE)
+
+
+def check_schema(schema: StructType, pipeline: str, key: str) -> None:
+    """Refuse a schema that Spark takes and records cannot have.
+
+    :param schema: as it was declared
+    :param key: whose value it is, for the error
+    :raises ConfigError: naming the key and the column
+    """
+    problem = _problem(schema)
+    if problem:
+        raise InvalidTransformError(
+            f"{key}: {problem}", pipeline=pipeline, hint="Correct the schema; it is Spark DDL, such as: id bigint."
+        )
+
+
+def check_outputs(schema: StructType, pipeline: str, key: str) -> None:
+    """Refuse output columns that no sink can take.
+
+    :param schema: of the output
+    :param key: the expressions' key, without the column's name
+    :raises ConfigError: naming the expression's key
+    """
+    own = _own_name(schema.names)
+    if own:
+        raise InvalidTransformError(f"{key}: {own}", pipeline=pipeline, hint="Rename the column.")
+    for field in schema.fields:
+        problem = _problem(field.dataType)
+        if problem:
+            raise InvalidTransformError(
+                f"{key}.{field.name} gives {field.dataType.simpleString()}: {problem}",
+                pipeline=pipeline,
+                hint="Cast it to a type that holds values, such as CAST(... AS string).",
+            )
+
+
+def check_where(kind: DataType, pipeline: str, where: str) -> None:
+    """Refuse a filter that is neither true nor false.
+
+    :param kind: the type of its value
+    :raises ConfigError: naming the key
+    """
+    from pyspark.sql import types as t
+
+    if not isinstance(kind, t.BooleanType):
+        raise InvalidFilterError(
+            f"transform.where gives {kind.simpleString()}, neither true nor false: {where}",
+            pipeline=pipeline,
+            hint="Compare the value with something, or CAST it AS boolean.",
+        )
+
+
+def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
+    """What is wrong with a type, however deep inside; None if nothing is."""
+    from pyspark.sql import types as t
+
+    where = f"{'.'.join(path)} " if path else ""
+    if isinstance(kind, t.StructType):
+        if not kind.fields:
+            return f"{where}has no columns"
+        return _names_problem(kind.names, where) or next(
+            filter(None, (_problem(field.dataType, (*path, field.name)) for field in kind.fields)), None
+        )
+    if isinstance(kind, t.ArrayType):
+        return _problem(kind.elementType, (*path, "element"))
+    if isinstance(kind, t.MapType):
+        return _problem(kind.keyType, (*path, "key")) or _problem(kind.valueType, (*path, "value"))
+    if kind.simpleString() == _NOTHING:
+        return f"{where}is void, which holds nothing but null"
+    return f"{where}is an interval, which no sink takes" if _INTERVAL.match(kind.simpleString()) else None
+
+
+def _names_problem(names: Iterable[str], where: str) -> str | None:
+    by_form: dict[str, str] = {}
+    for name in names:
+        if not name.strip():
+            return f"{where}has a column without a name"
+        form = name.lower()
+        if form in by_form:
+            both = f"{by_form[form]} and {name} differ only in case, which Spark does not tell apart"
+            return f"{where}has two columns {name}" if by_form[form] == name else f"{where}{both}"
+        by_form[form] = name
+    return None if where else _own_name(names)
+
+
+def _own_name(names: Iterable[str]) -> str | None:
+    own = next((name for name in names if name.lower() in _OWN or _OF_STEPS.fullmatch(name)), None)
+    return f"{own} is a name of this package's own" if own else None
