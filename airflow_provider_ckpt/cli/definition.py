@@ -40,6 +40,22 @@ def _running() -> Iterable[CLICommand]:
         "Exit status 0 if it ended with nothing held, or run.fail_on_hold is false; else 1.",
     )
 
+    yield _command(
+        "validate",
+        "validation.validate",
+        "Check pipelines' YAML files",
+        arg("files", nargs="+", metavar="FILE", help="a pipeline's YAML file"),
+        arg("--connect", action="store_true", help="also ask source and sink whether they fit; changes nothing there"),
+        more="Exit status 1 if any file does not hold.",
+    )
+    yield _command(
+        "plan",
+        "plan.plan",
+        "Say what a run would do, and change nothing",
+        given.FILE,
+        more="Partitions, ranges, batches and records as the source stands now, and work that waits or is held.",
+    )
+
 
 def _looking() -> Iterable[CLICommand]:
     what = arg("what", nargs="?", metavar="BATCH", help="a batch (partition#seq) or a partition (default: all of it)")

@@ -127,10 +127,11 @@ class BoxedSink:
         """See :attr:`Sink.location`."""
         return self._sink.location
 
-    def check(self) -> None:
+    def check(self, *, create: bool = True) -> None:
         """See :meth:`Sink.check`; the box is checked, too."""
-        self._sink.check()
-        self._box.check()
+        self._sink.check(create=create)
+        if create:
+            self._box.check()
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`."""

@@ -289,8 +289,11 @@ class Sink(Protocol):
     def location(self) -> str:
         """Where the target is, free of secrets and the same in every run: ``postgres://host:5432/db/public.orders``."""
 
-    def check(self) -> None:
-        """Fail clearly if the sink cannot be reached, the target is missing or not writable; create own bookkeeping."""
+    def check(self, *, create: bool = True) -> None:
+        """Fail clearly if the sink cannot be reached, the target is missing or not writable; create own bookkeeping.
+
+        :param create: whether to create what the bookkeeping is kept in; if not, nothing is changed
+        """
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """Fail clearly, before anything is sent, if rows of these columns cannot go into the target as it is.

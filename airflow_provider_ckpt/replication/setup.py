@@ -80,15 +80,18 @@ class Opened:
         self.source = registry.open_source(pipeline, setup.connection(pipeline.source.connection))
         self.sink = setup.open_sink()
 
-    def check(self) -> None:
-        """Fail before anything is begun if either cannot work, or not as it is asked to."""
+    def check(self, *, create: bool = True) -> None:
+        """Fail before anything is begun if either cannot work, or not as it is asked to.
+
+        :param create: whether the sink makes what it keeps its bookkeeping in
+        """
         if self._exactly_once and not self.sink.exactly_once:
             raise ConfigError(
                 f"delivery: exactly_once is more than a {self._sink_type} sink can promise.",
                 hint="Write at_least_once, or name another sink.",
             )
         self.source.check()
-        self.sink.check()
+        self.sink.check(create=create)
 
     def close(self) -> None:
         """Let go of connections."""

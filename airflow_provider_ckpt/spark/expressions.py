@@ -19,7 +19,7 @@ _VARYING = (
     "A record that is read again must give the same result; take such values from the source.",
 )
 _NONDETERMINISTIC = "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION"
-_QUOTED = re.compile(r"'(?:[^'\\]++|\\.)*+(?:'|\Z)|\"(?:[^\"\\]++|\\.)*+(?:\"|\Z)|`[^`]*+(?:`|\Z)", re.DOTALL)
+_QUOTED = re.compile(r"'(?:[^'\\]++|\\.?+)*+(?:'|\Z)|\"(?:[^\"\\]++|\\.?+)*+(?:\"|\Z)|`[^`]*+(?:`|\Z)", re.DOTALL)
 _TIME_WINDOW = re.compile(r"\b(?:window|session_window|window_time)\s*\(", re.IGNORECASE)
 """What Spark makes a filter of, and several rows of one, wherever it stands."""
 
@@ -35,11 +35,10 @@ _WITHOUT_PARENTHESES = re.compile(
     re.IGNORECASE,
 )
 _QUOTED_CALL = re.compile(rf"`({_CALLED})`(?=\s*+\()", re.IGNORECASE)
-_COMMENT = re.compile(r"--[^\r\n]*+|/\*.*?\*/", re.DOTALL)
-_RELATIVE = re.compile(
-    r"\b(?:date|timestamp(?:_ntz|_ltz)?)\s*+r?(?:'\s*+(?:now|today|tomorrow|yesterday)\b|\"\s*+(?:now|today|tomorrow|yesterday)\b)",
-    re.IGNORECASE,
-)
+_COMMENT = r"--[^\r\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)"
+_OPAQUE = re.compile(f"{_COMMENT}|{_QUOTED.pattern}", re.DOTALL)
+_MOMENT = re.compile(r"\s*+(now|today|tomorrow|yesterday)(?:\s.*)?", re.IGNORECASE | re.DOTALL)
+_RELATIVE = re.compile(r"\b(?:date|timestamp(?:_ntz|_ltz)?)\s*+r?'\w++'", re.IGNORECASE)
 """Literals such as ``DATE 'today'``."""
 
 
@@ -50,10 +49,10 @@ def moment_or_session(expression: str, columns: Iterable[str]) -> str | None:
 
     :param columns: that it may name; a column comes before a function without parentheses
     """
-    relative = _RELATIVE.search(expression)
+    bare = _OPAQUE.sub(_emptied, _QUOTED_CALL.sub(r"\1", expression))
+    relative = _RELATIVE.search(bare)
     if relative:
-        return relative[0].strip()
-    bare = _COMMENT.sub(" ", _QUOTED.sub("''", _QUOTED_CALL.sub(r"\1", expression)))
+        return relative[0]
     called = _CALL.search(bare)
     if called:
         return called[0].rstrip("( )") + "()"
@@ -62,6 +61,14 @@ def moment_or_session(expression: str, columns: Iterable[str]) -> str | None:
     known = {name.lower() for name in columns}
     found = _WITHOUT_PARENTHESES.findall(bare)
     return next((word for alias, word in found if not alias and word.lower() not in known), None)
+
+
+def _emptied(found: re.Match[str]) -> str:
+    """A text without its content, unless that is a moment; a comment as a space."""
+    if found[0][0] not in "'\"`":
+        return " "
+    moment = _MOMENT.fullmatch(found[0][1:-1]) if found[0][0] != "`" else None
+    return f"'{moment[1]}'" if moment else "''"
 
 
 def fit(frame: DataFrame, expressions: Iterable[str]) -> bool:

@@ -49,7 +49,7 @@ class DeltaSink:
         """See :attr:`Sink.location`."""
         return f"delta://{self._layout.table}"
 
-    def check(self) -> None:
+    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is made before the first fence
         """Fail clearly if the table cannot be written, or the path holds something else."""
         path = self._layout.table
         for place in (path, self._layout.letters.directory):

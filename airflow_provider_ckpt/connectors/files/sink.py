@@ -41,7 +41,7 @@ class FilesSink:
         """See :attr:`Sink.location`."""
         return f"files://{self._target.directory}"
 
-    def check(self) -> None:
+    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is made before the first fence
         """Fail clearly if the directory cannot be written, or holds what readers would take for our files."""
         directory = self._target.directory
         for place in (directory, self._target.letters.directory):

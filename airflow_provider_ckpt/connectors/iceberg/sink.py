@@ -46,7 +46,7 @@ class IcebergSink:
         """See :attr:`Sink.location`."""
         return f"iceberg://{self._address.connection}/{self._address.name}"
 
-    def check(self) -> None:
+    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is made before the first fence
         """Fail clearly if the catalog cannot be reached, or the table cannot be written."""
         version = self._version()
         if version is not None:

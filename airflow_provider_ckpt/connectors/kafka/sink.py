@@ -67,7 +67,7 @@ class KafkaSink:
         """See :attr:`Sink.location`."""
         return f"kafka://{bootstrap(self._connection)}/{self._name}"
 
-    def check(self) -> None:
+    def check(self, *, create: bool = True) -> None:
         """Fail clearly if the topics do not fit; create those for receipts and dead letters. See :meth:`Sink.check`."""
         self._refuse_circles()
         target = self._ask().find(self._name)
@@ -77,6 +77,8 @@ class KafkaSink:
                 pipeline=self._pipeline.name,
                 hint="Create it, or check sink.topic.",
             )
+        if not create:
+            return
         self._warn_of_weaknesses(target, self._ask().receipts(self._receipts, target))
         queue = self._pipeline.dead_letter_queue
         if queue.here:

@@ -106,7 +106,7 @@ class PostgresSink:
         known = self._connection
         return f"postgres://{known.host or ''}:{known.port or 5432}/{known.schema or ''}/{self._name}"
 
-    def check(self) -> None:
+    def check(self, *, create: bool = True) -> None:
         """Fail clearly if the target does not fit, and create the bookkeeping tables; see :meth:`Sink.check`."""
         with self._session("checking the target") as fetch:
             self._described = None
@@ -115,7 +115,8 @@ class PostgresSink:
             refuse_undurable_target(fetch, table, self._declared)
             if self._upsert:
                 self._check_key(fetch, table)
-            self._create(fetch, Bookkeeping(table.schema))
+            if create:
+                self._create(fetch, Bookkeeping(table.schema))
             refuse_unlogged_tables(fetch, table.schema, ALL_TABLES, self._pipeline)
             warn_of_risky_server(fetch, self._connection.id, self._pipeline)
 

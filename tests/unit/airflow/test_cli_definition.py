@@ -51,7 +51,7 @@ def documented(words: str) -> str:
 
 def test_these_are_the_commands() -> None:
     groups = {
-        "": "run status inspect audit recover rewind drain stop resume hold release skip lease gc adopt "
+        "": "run validate plan status inspect audit recover rewind drain stop resume hold release skip lease gc adopt "
         "accept-sink move",
         "replay": "range",
         "dlq": "list show export replay discard",

@@ -25,6 +25,9 @@ CONNECTIONS = {
     "ms": Connection("ms", "jdbc", "jdbc:sqlserver://db.example:1433;databaseName=shop;password=s3cret"),
     "ora": Connection("ora", "jdbc", "jdbc:oracle:thin:scott/s3cret@db.example:1521:xe"),
     "svc": Connection("svc", "jdbc", "jdbc:oracle:thin:scott/s3cret@//db.example:1521/shop"),
+    "address": Connection("address", "jdbc", "jdbc:mysql://address=(host=db.example)(password=s3cret)/shop"),
+    "db2": Connection("db2", "jdbc", "jdbc:db2://db.example:50000/shop:password=s3cret;user=me"),
+    "teradata": Connection("teradata", "jdbc", "jdbc:teradata://db.example/PASSWORD=s3cret,USER=me"),
     "lake": Connection("lake", "iceberg", extra={"type": "rest", "uri": "https://me:s3cret@lake:8181/v1?token=s3cret"}),
 }
 
@@ -56,6 +59,9 @@ def jdbc(connection: str, table: str) -> Source:
         (jdbc("h2", "SALES.ORDERS"), ("h2://db.example", "shop.SALES.ORDERS")),
         (jdbc("pg", "orders"), ("postgres://db.example:5432", "shop.public.orders")),
         (jdbc("ms", "shop.dbo.orders"), ("sqlserver://db.example:1433", "shop.dbo.orders")),
+        (jdbc("address", "orders"), ("mysql://", "orders")),
+        (jdbc("db2", "SALES.ORDERS"), ("db2://db.example:50000", "shop.SALES.ORDERS")),
+        (jdbc("teradata", "orders"), ("teradata://db.example", "orders")),
         (jdbc("ora", "SALES.ORDERS"), ("oracle://db.example:1521:xe", "SALES.ORDERS")),
         (jdbc("svc", "SALES.ORDERS"), ("oracle://db.example:1521", "shop.SALES.ORDERS")),
         (Sink(type="iceberg", connection="lake", table="shop.orders"), ("https://lake:8181/v1", "shop.orders")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.hooks.archive import Archive
+from airflow_provider_ckpt.hooks.launcher import environment as environment_of
 
 _NOBODY = 65534
 
@@ -174,6 +176,37 @@ def test_an_attempt_that_came_to_nothing_is_repeated_an_hour_later(
     written(archive)
     archive.make_meanwhile()
     assert len(begun) == 2
+
+
+def test_nothing_is_imported_from_the_working_directory(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trap, begun, run = tmp_path / "trap", [], subprocess.run
+    trap.mkdir()
+    for name in ("argparse", "json", "airflow_provider_ckpt"):
+        (trap / f"{name}.py").write_text("raise SystemExit('imported from the working directory')")
+    monkeypatch.chdir(trap)
+    monkeypatch.setattr(subprocess, "run", lambda command, **more: begun.append((command, more)))
+
+    archive.make_meanwhile()
+
+    ((command, more),) = begun
+    training = command[command.index("sh", 1) + 1 :]
+    told = run([*training, "--help"], cwd=trap, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert "spark.driver.extraClassPath" in told.stdout
+    assert more["cwd"] == archive.directory
+
+
+def test_spark_s_python_imports_nothing_from_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "trap.py").touch()
+    looked = "import importlib.util, sys; sys.exit(importlib.util.find_spec('trap') is not None)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", looked], cwd=tmp_path, env={**os.environ, **environment_of()}, check=False
+    )
+
+    assert done.returncode == 0
 
 
 def test_a_place_that_cannot_be_made_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

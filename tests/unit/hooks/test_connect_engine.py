@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from itertools import islice
 
 import pytest
 
@@ -13,7 +14,9 @@ from airflow_provider_ckpt.connectors.protocols import Shape, SinkContext
 from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.core.wave import Wave
 from airflow_provider_ckpt.hooks.connect_engine import ConnectEngine
+from airflow_provider_ckpt.hooks.connect_session import _ids, without_ids
 from airflow_provider_ckpt.hooks.engines import make_engine
+from airflow_provider_ckpt.hooks.parcel import Parcel
 from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
 from airflow_provider_ckpt.spark.job import Job
 
@@ -73,3 +76,31 @@ def test_a_lost_lease_ends_the_wait_for_a_server(pipeline: Pipeline) -> None:
 def test_a_pipeline_gets_the_engine_that_it_names(pipeline: Pipeline) -> None:
     assert isinstance(make_engine(pipeline), ConnectEngine)
     assert isinstance(make_engine(Pipeline.model_validate(_PIPELINE)), SubmitEngine)
+
+
+def first_ids(pipeline: Pipeline) -> list[str]:
+    """The likeliest ids of the pipeline's session."""
+    return list(islice(_ids(pipeline, "ledger", Parcel()), 2))
+
+
+def test_a_session_s_id_is_the_same_for_all_who_have_airflow_s_key_and_no_one_else(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "a")
+    ids = first_ids(pipeline)
+
+    assert first_ids(pipeline) == ids
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "b")
+    assert not set(first_ids(pipeline)) & set(ids)
+
+
+def test_without_airflow_s_key_nobody_else_finds_a_session(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "")
+
+    assert not set(first_ids(pipeline)) & set(first_ids(pipeline))
+
+
+def test_no_message_shows_a_session_s_id() -> None:
+    said = "[INVALID_HANDLE.SESSION_CLOSED] The handle 5A6b7e2f-6d0c-4b0e-9d55-0f5c6a1f8c11 is invalid."
+
+    assert without_ids(said) == "[INVALID_HANDLE.SESSION_CLOSED] The handle *** is invalid."

@@ -1,0 +1,54 @@
+"""``airflow ckpt validate FILE...``: whether declarations hold, by themselves and against source and sink."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any, TextIO
+
+from airflow_provider_ckpt.cli.command import FailedError, command
+from airflow_provider_ckpt.cli.output import write_table
+from airflow_provider_ckpt.core.errors import ConfigError
+
+
+def _table(result: dict[str, Any], out: TextIO) -> None:
+    for item in result["files"]:
+        said = [*(("problem", line) for line in item["problems"]), *(("warning", line) for line in item["warnings"])]
+        write_table([("file", item["file"]), ("pipeline", item["pipeline"]), ("valid", item["valid"]), *said], out)
+
+
+@command(_table)
+def validate(args: Namespace) -> dict[str, Any]:
+    """Check each file; ``--connect`` also asks source and sink. Nothing is changed anywhere."""
+    files: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for file in args.files:
+        checked = _checked(file, connect=args.connect)
+        name = checked["pipeline"]
+        if name is not None and name in names:
+            checked["problems"].append(f"{names[name]} declares pipeline {name!r}, too; give one another name")
+            checked["valid"] = False
+        names.setdefault(name, file)
+        files.append(checked)
+    wrong = [item["file"] for item in files if not item["valid"]]
+    result = {"valid": not wrong, "connected": bool(args.connect), "files": files}
+    if wrong:
+        raise FailedError(f"{len(wrong)} of {len(files)} files do not hold: {', '.join(wrong)}", result)
+    return result
+
+
+def _checked(file: str, *, connect: bool) -> dict[str, Any]:
+    from airflow_provider_ckpt.config.load import load
+    from airflow_provider_ckpt.config.warnings import warnings
+    from airflow_provider_ckpt.ledger_location import resolve_connection
+    from airflow_provider_ckpt.replication.preview import problems
+
+    try:
+        pipeline = load(file)
+    except ConfigError as error:
+        return _result(file, None, error.message.split("\n"), [])
+    found = problems(pipeline, resolve_connection) if connect else []
+    return _result(file, pipeline.name, found, warnings(pipeline))
+
+
+def _result(file: str, pipeline: str | None, problems: list[str], warnings: list[str]) -> dict[str, Any]:
+    return {"file": file, "pipeline": pipeline, "valid": not problems, "problems": problems, "warnings": warnings}
