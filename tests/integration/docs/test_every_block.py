@@ -227,8 +227,16 @@ READERS: dict[str, Callable[[dict[str, Any]], None]] = {
 
 
 @each("json")
-def test_a_document_is_read_by_what_it_is_for(block: Block, ckpt: Ckpt, orders: Acts) -> None:
+def test_a_document_is_read_by_what_it_is_for(block: Block, ckpt: Ckpt, orders: Acts, tmp_path: Path) -> None:
     document = json.loads(block.text)
+    if "files" in document:
+        (tmp_path / "orders.yaml").write_text("name: orders\nsource:\n  typ: files\nsink: {type: delta, path: /out}\n")
+        told, _ = ckpt.failed("validate", str(tmp_path / "orders.yaml"))
+        assert shape(told) == shape(document)
+        ((said,), (shown,)) = told["files"], document["files"]
+        assert shape(said) == shape(shown)
+        assert said["problems"][0].removeprefix(f"{tmp_path}/") == shown["problems"][0]
+        return
     if block.page in READERS:
         READERS[block.page](document)
         return
