@@ -315,6 +315,8 @@ class Waves:
         if not (error.whole and error.recoverable) or self._outages >= retry.max_attempts:
             raise self._halt(error, outcomes)
         self._waiting.after_attempt(self._outages, error.message)
+        if not self._waiting.left:  # a run that ends in an outage has not done what it could
+            raise self._halt(error, outcomes)
 
     def _halt(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
         culprit = next((outcome for outcome in outcomes if outcome.error == error), None)

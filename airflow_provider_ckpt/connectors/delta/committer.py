@@ -10,8 +10,8 @@ from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.files.local import local_path
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
+from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.staged import StagedWave
-from airflow_provider_ckpt.connectors.two_phase.version import TRIES, never_quiet
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
 
@@ -19,8 +19,8 @@ class DeltaCommitter(TableCommitter):
     """Commits staged batches to a Delta table, which it creates if there is none; see :class:`TableCommitter`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        super().__init__(pipeline, context)
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
+        super().__init__(pipeline, context, str(path))
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
         self._grows = pipeline.sink.grows
 
@@ -48,10 +48,12 @@ class DeltaCommitter(TableCommitter):
         """
         if not self._grows or wave.schema is None:
             return version
-        for _ in range(TRIES):
+        contention = Contention(self._pipeline, self._target)
+        while True:
             if version.table is None or not version.lacks(wave.schema):
                 return version
             version.refuse_unless_current(self._context.epoch)
-            delta_table.add_columns(version.table, self._layout.table, version.lacks(wave.schema))
+            contention.refuse_if_over()
+            lacks = version.lacks(wave.schema)
+            contention.tried(worked=delta_table.add_columns(version.table, self._layout.table, lacks))
             version = DeltaVersion(self._layout, delta_table.load(self._layout.table), grows=True)
-        raise never_quiet(self._layout)

@@ -18,19 +18,20 @@ from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
+from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
 from airflow_provider_ckpt.connectors.two_phase.setback import accept, must_begin_anew
 from airflow_provider_ckpt.connectors.two_phase.staged import discard
-from airflow_provider_ckpt.connectors.two_phase.version import TRIES, never_quiet
 
 
-def fence(layout: DeltaLayout, epoch: int, *, accepting: bool = False) -> None:
+def fence(layout: DeltaLayout, epoch: int, contention: Contention, *, accepting: bool = False) -> None:
     """Shut out every older epoch; see the module.
 
+    :param contention: bounds how long other writers may be faster
     :param accepting: whether a person accepted a table that was set back or has lost its receipts
     :raises SinkChangedError: if it has, and nobody did
     :raises FencedError: if a newer epoch holds the fence
-    :raises SinkError: if other writers keep committing in between
+    :raises SinkError: if other writers keep committing in between until the time is over
     """
     from deltalake.exceptions import DeltaError
 
@@ -41,7 +42,7 @@ def fence(layout: DeltaLayout, epoch: int, *, accepting: bool = False) -> None:
         raise io_error(error, f"write the fence at {layout.fences}") from error
     receipts = Receipts(layout)
     discard(file for file in layout.fences.iterdir() if file.name.isdecimal() and int(file.name) < epoch)
-    for _ in range(TRIES):
+    while True:
         version = DeltaVersion(layout, delta_table.load(layout.table))
         version.refuse_if_fenced(epoch)
         if version.table is None:
@@ -50,6 +51,7 @@ def fence(layout: DeltaLayout, epoch: int, *, accepting: bool = False) -> None:
         if version.committed_epoch == epoch and not anew:
             accept(version)
             return
+        contention.refuse_if_over()
         transactions = {layout.epoch_app: epoch}
         try:
             if anew and version.head is not None:
@@ -59,4 +61,6 @@ def fence(layout: DeltaLayout, epoch: int, *, accepting: bool = False) -> None:
         except (DeltaError, OSError) as error:
             if not delta_table.moved(version.table, layout.table):
                 raise delta_table.delta_error(error, f"commit the fence to {layout.table}") from error
-    raise never_quiet(layout)
+            contention.tried(worked=False)
+        else:
+            contention.tried(worked=True)

@@ -18,6 +18,7 @@ from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.files.local import check_writable, local_path
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
@@ -38,6 +39,7 @@ class DeltaSink:
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
+        self._pipeline = pipeline
         self._context = context
         self._grows = pipeline.sink.grows
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
@@ -103,7 +105,8 @@ class DeltaSink:
 
     def fence(self, epoch: int) -> None:
         """Shut out every older epoch; see ``fence.py``. A setback that :meth:`claims` told of counts as accepted."""
-        fence(self._layout, epoch, accepting=self._setback is not None)
+        contention = Contention(self._pipeline, str(self._layout.table))
+        fence(self._layout, epoch, contention, accepting=self._setback is not None)
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
         """What the table's log names as receipted and is news."""

@@ -82,8 +82,8 @@ def commit(
     _sync_log(path, table.version() + 1)
 
 
-def add_columns(table: DeltaTable, path: Path, fields: Sequence[Field]) -> None:
-    """Add columns as the very next version of this handle; returns too when somebody else took that version."""
+def add_columns(table: DeltaTable, path: Path, fields: Sequence[Field]) -> bool:
+    """Add columns as the very next version of this handle; False if somebody else took that version."""
     from deltalake.exceptions import DeltaError
 
     try:
@@ -91,8 +91,9 @@ def add_columns(table: DeltaTable, path: Path, fields: Sequence[Field]) -> None:
     except (DeltaError, OSError) as error:
         if not moved(table, path):
             raise delta_error(error, f"add columns to the Delta table {path}") from error
-    else:
-        _sync_log(path, table.version())
+        return False
+    _sync_log(path, table.version())
+    return True
 
 
 def required(table: DeltaTable) -> list[str]:
@@ -122,12 +123,12 @@ def refuse_unsupported(table: DeltaTable, path: Path) -> None:
 
 
 def delta_error(error: Exception, doing: str) -> CkptError:
-    """An error of the Delta library as ours."""
+    """An error of the Delta library as ours: of the table as a whole, for no row is looked at there."""
     if isinstance(error, OSError):
         if error.errno is not None:
             return io_error(error, doing)
-        return IoError(f"cannot {doing}: {_plain(error)}.", whole="No space left" in str(error))
-    return SinkError(f"cannot {doing}: {_plain(error)}.", recoverable=True)
+        return IoError(f"cannot {doing}: {_plain(error)}.", whole=True)
+    return SinkError(f"cannot {doing}: {_plain(error)}.", recoverable=True, whole=True)
 
 
 def _plain(error: Exception) -> str:

@@ -87,7 +87,7 @@ class DeltaVersion(TableVersion):
         known = {field.name for field in self.table.schema().fields}
         return [field for field in Schema.from_arrow(gets).fields if field.name not in known]
 
-    def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> None:
+    def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
         """See :meth:`TableVersion.commit`."""
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import AddAction
@@ -106,3 +106,5 @@ class DeltaVersion(TableVersion):
             if not delta_table.moved(self.table, self.layout.table):
                 doing = f"commit to the Delta table {self.layout.table}"
                 raise delta_table.delta_error(error, doing) from error
+            return False
+        return True

@@ -19,8 +19,8 @@ class IcebergCommitter(TableCommitter):
     """Commits staged batches to an Iceberg table, and gives it their columns if it has none yet."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
-        super().__init__(pipeline, context)
         self._address = TableAddress(pipeline, connection, context)
+        super().__init__(pipeline, context, f"the Iceberg table {self._address.name}")
 
     def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
         """See :meth:`Committer.commit`."""

@@ -11,20 +11,21 @@ from __future__ import annotations
 from airflow_provider_ckpt.connectors.files.local import io_error
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
 from airflow_provider_ckpt.connectors.two_phase.setback import accept, must_begin_anew
-from airflow_provider_ckpt.connectors.two_phase.version import TRIES, never_quiet
 
 
-def fence(address: TableAddress, epoch: int, *, accepting: bool = False) -> None:
+def fence(address: TableAddress, epoch: int, contention: Contention, *, accepting: bool = False) -> None:
     """Shut out every older epoch; see the module.
 
+    :param contention: bounds how long other writers may be faster
     :param accepting: whether a person accepted a table that was set back or has lost its receipts
     :raises SinkChangedError: if it has, and nobody did
     :raises FencedError: if a newer epoch holds the fence
-    :raises SinkError: if other writers keep committing in between
+    :raises SinkError: if other writers keep committing in between until the time is over
     """
-    for _ in range(TRIES):
+    while True:
         version = IcebergVersion(address, address.load() or address.create())
         version.refuse_if_fenced(epoch)
         receipts = Receipts(version.layout)
@@ -32,11 +33,11 @@ def fence(address: TableAddress, epoch: int, *, accepting: bool = False) -> None
         if version.epoch == epoch and not anew:
             accept(version)
             return
+        contention.refuse_if_over()
         head = None
         if anew and version.head is not None:
             try:
                 head = receipts.begin_anew(version.head, version=version.following)
             except OSError as error:
                 raise io_error(error, f"write receipts in {version.layout.table}") from error
-        version.commit_fence(epoch, head)
-    raise never_quiet(version.layout)
+        contention.tried(worked=version.commit_fence(epoch, head))

@@ -18,6 +18,7 @@ from airflow_provider_ckpt.connectors.iceberg.supported import files, refuse_uns
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_place
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
+from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
 from airflow_provider_ckpt.connectors.two_phase.setback import Setback, find_setback, missing
@@ -37,6 +38,7 @@ class IcebergSink:
     exactly_once = True
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        self._pipeline = pipeline
         self._context = context
         self._address = TableAddress(pipeline, connection, context)
         self._setback: Setback | None = None
@@ -81,7 +83,8 @@ class IcebergSink:
 
     def fence(self, epoch: int) -> None:
         """Shut out every older epoch; see ``fence.py``. A setback that :meth:`claims` told of counts as accepted."""
-        fence(self._address, epoch, accepting=self._setback is not None)
+        contention = Contention(self._pipeline, f"the Iceberg table {self._address.name}")
+        fence(self._address, epoch, contention, accepting=self._setback is not None)
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
         """What the table's property names as receipted and is news."""

@@ -113,13 +113,13 @@ class IcebergVersion(TableVersion):
             hint="The batch is sent again.",
         )
 
-    def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> None:
+    def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
         """See :meth:`TableVersion.commit`."""
         properties = {self.layout.epoch_property: str(epoch), self.layout.head_property: str(head)}
         short = {**note, "batches": len(added)}  # a snapshot's summary stays in the table's metadata until it expires
-        self._commit(properties, [file for staged in added for file in staged.files], short)
+        return self._commit(properties, [file for staged in added for file in staged.files], short)
 
-    def commit_fence(self, epoch: int, head: int | None = None) -> None:
+    def commit_fence(self, epoch: int, head: int | None = None) -> bool:
         """Commit the epoch, without rows; returns as :meth:`commit` does.
 
         :param head: the number of a receipt node that takes the place of one that cannot be read
@@ -128,9 +128,9 @@ class IcebergVersion(TableVersion):
         properties = {self.layout.epoch_property: str(epoch)}
         if head is not None:
             properties[self.layout.head_property] = str(head)
-        self._commit(properties, [], note)
+        return self._commit(properties, [], note)
 
-    def _commit(self, properties: dict[str, str], files: Sequence[Mapping[str, Any]], note: Mapping[str, Any]) -> None:
+    def _commit(self, properties: dict[str, str], files: Sequence[Mapping[str, Any]], note: Mapping[str, Any]) -> bool:
         from pyiceberg.table.update import AssertTableUUID
 
         name = self._address.name
@@ -150,3 +150,5 @@ class IcebergVersion(TableVersion):
                 raise self._address.error(
                     error, f"commit to the Iceberg table {name}"
                 ) from None  # the cause may show a secret
+            return False
+        return True

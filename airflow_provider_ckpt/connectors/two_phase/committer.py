@@ -16,10 +16,11 @@ from datetime import UTC, datetime
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.local import io_error
 from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.receipts import Entry, Receipts
 from airflow_provider_ckpt.connectors.two_phase.setback import refuse_set_back
 from airflow_provider_ckpt.connectors.two_phase.staged import Staged, StagedWave
-from airflow_provider_ckpt.connectors.two_phase.version import TRIES, TableVersion, never_quiet
+from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, IoError
 from airflow_provider_ckpt.core.wave import Outcome
@@ -30,10 +31,14 @@ class TableCommitter(ABC):
 
     In a pinned pipeline a partition's later batches are not attempted after one that failed, so its order is kept;
     otherwise each batch stands for itself.
+
+    :param target: which table, for messages
     """
 
-    def __init__(self, pipeline: Pipeline, context: SinkContext) -> None:
+    def __init__(self, pipeline: Pipeline, context: SinkContext, target: str) -> None:
+        self._pipeline = pipeline
         self._pinned = pipeline.pinned
+        self._target = target
         self._context = context
         self._receipts: Receipts | None = None
 
@@ -44,16 +49,15 @@ class TableCommitter(ABC):
     def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
         """Commit, and give the final outcome of each, in the order given; see :class:`Committer`."""
         wave = StagedWave(staged)
+        contention = Contention(self._pipeline, self._target)
         try:
-            for _ in range(TRIES):
+            while True:
                 version = self._look(wave)
                 self._refuse_misfits(wave, version)
                 if not wave.waiting:
                     return wave.outcomes
-                self._attempt(wave, version)
-            version = self._look(wave)
-            if wave.waiting:
-                raise never_quiet(version.layout)
+                contention.refuse_if_over()
+                contention.tried(worked=self._attempt(wave, version))
         except FencedError:
             raise
         except CkptError as error:
@@ -103,8 +107,8 @@ class TableCommitter(ABC):
                         stopped.add(wave[index].key.partition)
             wave.discard(index, staged, version.layout.table)
 
-    def _attempt(self, wave: StagedWave, version: TableVersion) -> None:
-        """One commit of all that waits. Whether it worked, the next look says."""
+    def _attempt(self, wave: StagedWave, version: TableVersion) -> bool:
+        """One commit of all that waits; False if it may not have worked. Whether it did, the next look says."""
         chosen: dict[BatchKey, int] = {}
         for index in wave.waiting:
             chosen.setdefault(wave[index].key, index)  # a twin of the same batch will find this one's receipt
@@ -120,7 +124,7 @@ class TableCommitter(ABC):
             "epoch": self._context.epoch,
             "batches": [str(key) for key in chosen],
         }
-        version.commit([wave.waiting[index] for index in chosen.values()], self._context.epoch, number, note)
+        return version.commit([wave.waiting[index] for index in chosen.values()], self._context.epoch, number, note)
 
     def _entry(self, outcome: Outcome, staged: Staged, at: datetime) -> Entry:
         receipt = Receipt(
@@ -139,4 +143,8 @@ class TableCommitter(ABC):
 def _refuse_gone(staged: Staged, version: TableVersion) -> None:
     for path in staged.data(version.layout.table):
         if not path.is_file():
-            raise IoError(f"the staged file {path} is gone.", hint="The batch is sent again.")
+            raise IoError(
+                f"the staged file {path} is gone.",
+                whole=True,
+                hint="A clean-up that keeps too little removes files while a run is at work. The batch is sent again.",
+            )

@@ -10,9 +10,6 @@ from airflow_provider_ckpt.connectors.two_phase.layout import Layout
 from airflow_provider_ckpt.connectors.two_phase.staged import Staged
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
-TRIES = 20
-"""How often a commit is tried again when another writer was faster."""
-
 
 class TableVersion(ABC):
     """A table as it was when it was opened; of a format that has one, also a table that does not exist yet.
@@ -65,13 +62,13 @@ class TableVersion(ABC):
         """
 
     @abstractmethod
-    def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> None:
+    def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
         """Make what was staged part of the table, with the epoch and the head, as its very next version or not at all.
 
-        Returns too when another writer was faster, or may have been: whether it worked, a fresh look says. No file is
-        removed here.
+        Whether it worked, a fresh look says. No file is removed here.
 
         :param note: for people
+        :returns: False when another writer was faster, or may have been
         :raises CkptError: if nobody was faster, and it did not work
         """
 
@@ -101,13 +98,3 @@ class TableVersion(ABC):
                 pipeline=self.layout.pipeline,
                 hint="The fence is raised before anything is sent; start a new run.",
             )
-
-
-def never_quiet(layout: Layout) -> SinkError:
-    """What to raise when other writers were faster every time."""
-    return SinkError(
-        f"other writers took every version of {layout.table} in {TRIES} tries.",
-        pipeline=layout.pipeline,
-        recoverable=True,
-        hint="Run again when the table is quieter.",
-    )

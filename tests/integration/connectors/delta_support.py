@@ -85,10 +85,11 @@ class Run:
     ledger: str = LEDGER
     pinned: bool = False
     grows: bool = False
+    time_budget: str = "1h"
 
     def __post_init__(self) -> None:
         extra = {"consumer": {"strategy": "pinned"}} if self.pinned else {}
-        self.pipeline = pipeline(self.table, **extra)
+        self.pipeline = pipeline(self.table, run={"time_budget": self.time_budget}, **extra)
         if self.grows:
             self.pipeline = growing(self.pipeline)
         context = SinkContext(self.ledger, self.pipeline.name, self.epoch)

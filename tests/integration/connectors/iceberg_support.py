@@ -41,9 +41,11 @@ class Run:
     ledger: str = LEDGER
     pinned: bool = False
     grows: bool = False
+    time_budget: str = "1h"
 
     def __post_init__(self) -> None:
-        self.pipeline = pipeline(**({"consumer": {"strategy": "pinned"}} if self.pinned else {}))
+        extra = {"consumer": {"strategy": "pinned"}} if self.pinned else {}
+        self.pipeline = pipeline(run={"time_budget": self.time_budget}, **extra)
         if self.grows:
             self.pipeline = growing(self.pipeline)
         self.context = SinkContext(self.ledger, self.pipeline.name, self.epoch)

@@ -179,10 +179,10 @@ class TestRaces:
         assert run.send(1)[0].outcome is AttemptOutcome.DELIVERED
         assert ids(table) == expected(0, 1)
 
-    def test_a_table_that_is_never_quiet_fails_the_batch_in_the_end(
+    def test_a_table_that_is_never_quiet_is_an_outage_once_the_time_budget_is_over(
         self, table: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        run = Run(table).fence()
+        run = Run(table, time_budget="1s").fence()
         run.send(0)
 
         def foreign() -> None:
@@ -194,6 +194,6 @@ class TestRaces:
 
         assert outcome.outcome is AttemptOutcome.FAILED
         assert outcome.error is not None
-        assert outcome.error.recoverable
+        assert (outcome.error.recoverable, outcome.error.whole) == (True, True)
         with pytest.raises(SinkError, match="other writers took every version"):
             run.sink.fence(2)

@@ -1,4 +1,4 @@
-"""Whole runs into Delta and Iceberg tables that were restored, rolled back or lost their receipts: told, then mended."""
+"""Whole runs into Delta and Iceberg tables that were restored, rolled back or lost receipts: told, then mended."""
 
 from __future__ import annotations
 
