@@ -12,6 +12,7 @@ _BARRIER = "tests/formal/test_sink_rules.py::test_what_waits_inside_a_batch_when
 _DELTA = "tests/integration/connectors/test_delta_conformance.py::TestNewTable"
 _STREAMFORGE = "tests/integration/replication/test_streamforge.py"
 _DELTA_FENCE = "tests/integration/connectors/test_delta_fence.py::TestFence"
+_DELTA_RESTORE = "tests/integration/connectors/test_delta_set_back.py::TestRestore"
 
 OF_SINKS: Sequence[Mutant] = (
     Mutant(
@@ -144,10 +145,34 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "delta: a commit leaves out the receipts before it",
         "connectors/two_phase/receipts.py",
-        "Receipts.append",
-        "count = ((previous or 0) >> _CHANCE_BITS) + 1",
-        'document["previous"] = None\ncount = ((previous or 0) >> _CHANCE_BITS) + 1',
+        "Receipts._write",
+        "count = ((before or 0) >> _CHANCE_BITS) + 1",
+        'document = {**document, "previous": None}\ncount = ((before or 0) >> _CHANCE_BITS) + 1',
         test=f"{_DELTA}::test_many_batches_go_through_one_writer",
+    ),
+    Mutant(
+        "delta: a table that was restored is taken for whole",
+        "connectors/two_phase/setback.py",
+        "find_setback",
+        "kept is None or committed <= kept",
+        "committed",
+        test=f"{_DELTA_RESTORE}::test_to_an_older_version_is_told_and_the_lost_batches_are_named",
+    ),
+    Mutant(
+        "delta: a run goes on in a table that was restored meanwhile",
+        "connectors/two_phase/committer.py",
+        "TableCommitter._look",
+        "refuse_set_back(version, self._chain(version))",
+        "self._chain(version)",
+        test=f"{_DELTA_RESTORE}::test_between_two_waves_stops_the_run_before_its_next_commit",
+    ),
+    Mutant(
+        "delta: a fence accepts a restore that nobody has seen",
+        "connectors/two_phase/setback.py",
+        "must_begin_anew",
+        "found is not None and not accepting",
+        "False",
+        test=f"{_DELTA_RESTORE}::test_that_comes_between_look_and_fence_is_not_accepted_unseen",
     ),
     Mutant(
         "kafka: rows are committed without their receipt",
