@@ -221,4 +221,4 @@ def _events(connection: Connection, pipeline: str, key: BatchKey) -> list[dict[s
     rows = connection.execute(
         sa.select(tables.event).where(_of(tables.event, pipeline, key)).order_by(c.id.desc()).limit(_EVENTS)
     )
-    return [dict(row) | {"at": row["at"].isoformat()} for row in rows.mappings()][::-1]
+    return [reads.as_json(row) for row in rows.mappings()][::-1]

@@ -81,7 +81,13 @@ def events(connection: Connection, pipeline: str, limit: int) -> list[dict[str, 
     """The newest events, oldest of them first."""
     c = tables.event.c
     rows = connection.execute(sa.select(tables.event).where(c.pipeline == pipeline).order_by(c.id.desc()).limit(limit))
-    return [dict(row) | {"at": row["at"].isoformat()} for row in rows.mappings()][::-1]
+    return [as_json(row) for row in rows.mappings()][::-1]
+
+
+def as_json(row: sa.RowMapping) -> dict[str, Any]:
+    """An event, JSON-ready."""
+    recorded = row["recorded_at"]
+    return dict(row) | {"at": row["at"].isoformat(), "recorded_at": recorded.isoformat() if recorded else None}
 
 
 def events_after(connection: Connection, pipeline: str, after: int, limit: int) -> list[dict[str, Any]]:
@@ -100,7 +106,7 @@ def events_after(connection: Connection, pipeline: str, after: int, limit: int) 
     rows = connection.execute(
         sa.select(tables.event).where(c.pipeline == pipeline, c.id > after).order_by(c.id).limit(limit)
     )
-    return [dict(row) | {"at": row["at"].isoformat()} for row in rows.mappings()]
+    return [as_json(row) for row in rows.mappings()]
 
 
 def last_event(connection: Connection, pipeline: str) -> int:

@@ -1,6 +1,7 @@
 """SQL that gives a PostgreSQL ledger three roles: one migrates, one runs pipelines, one looks on.
 
-The runtime role has no DDL, cannot touch the ledger's id and revision, and adds to the audit trail without changing it.
+The runtime role has no DDL, cannot touch the ledger's id and revision, and adds to the audit trail without changing it;
+when an event was recorded, and from which database user, it cannot write at all.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class LedgerRoles:
                 f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {runtime};",
                 f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader};",
                 *(self._narrow(name, "INSERT, UPDATE, DELETE") for name in _FIXED),
-                self._narrow(tables.event.name, "UPDATE, DELETE"),
+                self._narrow(tables.event.name, "INSERT, UPDATE, DELETE"),
+                self._add_events(),
                 "COMMIT;",
                 "",
             ]
@@ -71,6 +73,15 @@ class LedgerRoles:
 
     def _search_path(self, role: str) -> str:
         return in_this_database("ALTER ROLE %1$I IN DATABASE %2$I SET search_path = %3$I", role, self.schema)
+
+    def _add_events(self) -> str:
+        """Events are added, and time and database user of each come from the database alone."""
+        name = f"{quote(self.schema)}.{quote(tables.event.name)}"
+        given = ", ".join(quote(column.name) for column in tables.event.c if column.name not in tables.FILLED_IN)
+        return block(
+            f"IF pg_catalog.to_regclass({literal(name)}) IS NOT NULL "
+            f"THEN GRANT INSERT ({given}) ON {name} TO {quote(self.runtime)}; END IF;"
+        )
 
     def _narrow(self, table: str, rights: str) -> str:
         name = f"{quote(self.schema)}.{quote(table)}"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0005"
+HEAD = "0006"
 """The revision that this code works with."""
 
 VERSION_TABLE = "ckpt_alembic_version"
@@ -235,6 +235,9 @@ intent = sa.Table(
     sa.Column("result", _json),
 )
 
+FILLED_IN = ("id", "recorded_at", "database_user")
+"""Columns of an event that PostgreSQL fills in by itself, and that the runtime role may not write."""
+
 event = sa.Table(
     "ckpt_event",
     metadata,
@@ -248,6 +251,8 @@ event = sa.Table(
     sa.Column("partition", sa.Text),
     sa.Column("seq", sa.BigInteger),
     sa.Column("detail", _json, nullable=False),
+    sa.Column("recorded_at", UtcTime),
+    sa.Column("database_user", sa.Text),
     sa.Index("ckpt_event_by_pipeline", "pipeline", "id"),
 )
 
@@ -272,3 +277,7 @@ proposal = sa.Table(
     sa.Column("result", _json),
     sa.Index("ckpt_proposal_by_origin", "origin", "created_at"),
 )
+
+for _name, _default in (("recorded_at", "pg_catalog.clock_timestamp()"), ("database_user", "session_user")):
+    _fill_in = sa.DDL(f"ALTER TABLE {event.name} ALTER COLUMN {_name} SET DEFAULT {_default}")  # type: ignore[no-untyped-call]
+    sa.event.listen(event, "after_create", _fill_in.execute_if(dialect="postgresql"))

@@ -189,3 +189,41 @@ def test_whoever_logs_in_finds_the_ledger_without_naming_its_schema(place: Place
     execute(place.dsn, roles.sql)
 
     assert scalar(place.dsn_of(roles.owner), "SELECT current_schema()") == "led ger"
+
+
+def test_time_and_database_user_of_an_event_come_from_the_database_alone(
+    ledger: tuple[Ledger, LedgerRoles], place: Place
+) -> None:
+    opened, roles = ledger
+    Acts(opened).start("t").deliver(10)
+    event = "pipeline, at, kind, who, detail"
+    values = "'orders', timestamptz '2000-01-01Z', 'skip', 'somebody else', '{}'"
+
+    execute(place.dsn_of(roles.runtime), f"INSERT INTO ckpt_event ({event}) VALUES ({values})")
+
+    events = opened.events("orders")
+    assert {found["database_user"] for found in events} == {roles.runtime}
+    assert all(found["recorded_at"] > "2020" for found in events)
+    place.refused(
+        roles.runtime,
+        f"INSERT INTO ckpt_event ({event}, database_user) VALUES ({values}, 'admin')",
+        f"INSERT INTO ckpt_event ({event}, recorded_at) VALUES ({values}, now())",
+        f"INSERT INTO ckpt_event (id, {event}) VALUES (1000000, {values})",
+        "UPDATE ckpt_event SET database_user = 'admin'",
+    )
+
+
+def test_a_script_that_is_run_again_takes_back_what_an_older_one_granted(
+    ledger: tuple[Ledger, LedgerRoles], place: Place
+) -> None:
+    opened, roles = ledger
+    Acts(opened).start("t")
+    execute(place.dsn, f'GRANT INSERT, UPDATE ON "led ger".ckpt_event TO "{roles.runtime}"')
+
+    execute(place.dsn, roles.sql)
+
+    place.refused(
+        roles.runtime,
+        "INSERT INTO ckpt_event (pipeline, at, kind, detail, database_user) VALUES ('orders', now(), 'x', '{}', 'me')",
+        "UPDATE ckpt_event SET who = 'nobody'",
+    )
