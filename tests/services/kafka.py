@@ -297,6 +297,8 @@ def _create(admin: AdminClient, topic: NewTopic) -> bool:
     except TimeoutError:
         return topic.topic in admin.list_topics(timeout=10).topics
     except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return True  # the client asked again, for the answer had got lost
         if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
             raise
         return False
