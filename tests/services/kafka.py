@@ -214,6 +214,13 @@ class KafkaBroker:
         if copy is not None:
             shutil.copytree(copy, self._log_of(topic, partition))
 
+    def damage_log(self, topic: str, text: bytes, partition: int = 0) -> None:
+        """Flip a bit in the one place of a partition's log that holds a text; the broker must be stopped."""
+        (segment,) = (found for found in self._log_of(topic, partition).glob("*.log") if text in found.read_bytes())
+        content = bytearray(segment.read_bytes())
+        content[content.index(text)] ^= 1
+        segment.write_bytes(content)
+
     def copy_all(self, to: Path) -> None:
         """Copy all that the broker keeps, its metadata included; it must be stopped."""
         shutil.copytree(self._home / "data", to)

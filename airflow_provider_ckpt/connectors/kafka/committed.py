@@ -37,6 +37,7 @@ def committed(
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
+        "check.crcs": True,
         "error_cb": noticed,
     }
     left = dict(ends)

@@ -156,6 +156,7 @@ def consumer_config(
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
         "isolation.level": "read_committed",
+        "check.crcs": True,
     }
     return client_config(connection, client, {**own, **(settings or {})})
 

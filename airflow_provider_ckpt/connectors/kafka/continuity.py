@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.kafka.probe import Place, Probe
+from airflow_provider_ckpt.connectors.kafka.probe import Found, Place, Probe
 from airflow_provider_ckpt.connectors.kafka.topic import Asking, Bounds
 from airflow_provider_ckpt.core.errors import SourceError
 
@@ -158,7 +158,7 @@ class LogContinuity:
         for number, found in self._probe.first({n: Place(record.offset) for n, record in records.items()}).items():
             wanted = records[number]
             now = RecordMark.of(found.record) if found.record is not None else None
-            if now == wanted or found.lost is not None:
+            if now == wanted or found.lost is not None or found == Found():
                 continue
             if now is None or now.offset != wanted.offset:
                 if self._asking.compacted():

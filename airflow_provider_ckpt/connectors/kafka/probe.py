@@ -47,6 +47,8 @@ class Place(NamedTuple):
 class Found(NamedTuple):
     """The first that was found at a place: a record, the end of the log, or that the log does not reach so far.
 
+    None of them where a record does not match its checksum, which is for whoever reads it to say.
+
     :param end: where the log ends, if it ends there
     :param lost: the client's words, if the log does not reach the place any more
     """
@@ -165,6 +167,8 @@ class Probe:
 
         if error.code() == KafkaError._PARTITION_EOF:
             return Found(end=message.offset() or 0)
+        if error.code() == KafkaError._BAD_MSG:
+            return Found()
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE):
             return Found(lost=error.str())
         raise raised(error_info(error, *self._said))

@@ -24,7 +24,7 @@ from airflow_provider_ckpt.connectors.kafka.common import (
     timeout,
 )
 from airflow_provider_ckpt.connectors.kafka.messages import records
-from airflow_provider_ckpt.connectors.kafka.source import expired
+from airflow_provider_ckpt.connectors.kafka.source import damaged, expired
 from airflow_provider_ckpt.connectors.kafka.topic import Asking
 from airflow_provider_ckpt.connectors.protocols import Connection, Shape
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, KafkaConsumerError
@@ -167,6 +167,8 @@ class KafkaReader:
             return max(self._at, offset)
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise expired(self._pipeline, self._topic, task, None)
+        if error.code() == KafkaError._BAD_MSG:
+            raise damaged(self._pipeline, self._topic, task, error.str())
         raise raised(error_info(error, *self._said))
 
     def _silent(self, wait: float, reason: KafkaError | None) -> CkptError:

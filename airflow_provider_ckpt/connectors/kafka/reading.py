@@ -50,6 +50,7 @@ class Reading:
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed" if committed else "read_uncommitted",
             "fetch.wait.max.ms": 5,
+            "check.crcs": True,
             "error_cb": self._noticed,
         }
         self._consumer: Consumer = opened(Consumer, client_config(connection, "ckpt-receipts", settings), connection)

@@ -45,7 +45,7 @@ _LOGIN = """
     sasl.oauthbearer.scope sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
 """
 _TUNING = """
-    check.crcs fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms
+    fetch.error.backoff.ms fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms
     fetch.wait.max.ms group.id max.partition.fetch.bytes queued.max.messages.kbytes queued.min.messages
 
     batch.num.messages batch.size compression.codec compression.level compression.type delivery.timeout.ms linger.ms
@@ -66,6 +66,7 @@ _GUARANTEES = {
     "enable.idempotence": {"true"},
     "enable.gapless.guarantee": {"true", "false"},
     "isolation.level": {"read_committed"},
+    "check.crcs": {"true"},
 }
 """Settings on which guarantees rest, and what they may say."""
 

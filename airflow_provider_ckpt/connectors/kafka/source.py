@@ -277,3 +277,19 @@ def expired(pipeline: str | None, topic: str, task: BatchTask, start: int | None
         hint=f"The loss stays yours to accept: `airflow ckpt skip` lets the batch go and records it{rest}. "
         "Then give the topic more retention, or run more often.",
     )
+
+
+def damaged(pipeline: str, topic: str, task: BatchTask, said: str) -> SourceError:
+    """Why a batch whose records do not match their checksum is not delivered.
+
+    :param said: the client's words, with the offset
+    """
+    return SourceError(
+        f"topic {topic} holds damaged records in offsets {task.range} of {task.key.source}: {said}.",
+        pipeline=pipeline,
+        batch=str(task.key),
+        position=task.range.start,
+        hint="Let the broker read them from another replica (elect another leader, or let this one copy the partition "
+        "anew), then run again. If none is whole, `airflow ckpt skip` lets the batch go and records it, and `airflow "
+        "ckpt replay range` reads what is left of the range.",
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,46 @@ def test_a_cluster_restored_with_its_metadata_is_noticed_by_the_record(tmp_path:
 
         with pytest.raises(SourceError, match=r"the record at offset 19 was one of .* and is one of .* now"):
             ledger.plan()
+
+
+def test_a_record_that_was_damaged_on_disk_is_not_delivered(ledger: Ledger) -> None:
+    put(ledger.broker, ledger.topic, [b"whole"])
+    put(ledger.broker, ledger.topic, [b"damaged"])
+    put(ledger.broker, ledger.topic, [b"behind"])
+    ledger.plan(1)
+    ledger.broker.stop()
+    ledger.broker.damage_log(ledger.topic, b"damaged")
+    ledger.broker.start()
+    first, second, third = ledger.located()
+
+    with closing(ledger.reader()) as reader:
+        with pytest.raises(
+            SourceError, match=r"holds damaged records in offsets \[1, 2\).*at offset 1 .*CRC"
+        ) as caught:
+            list(reader.read(second))
+        left = [value for task in (first, third) for rows in reader.read(task) for value in rows["value"].to_pylist()]
+
+    put(ledger.broker, ledger.topic, [b"new"])
+    plan = ledger.plan(1)
+
+    assert [batch.range for batch in plan.batches] == [Range(3, 4)], "the others are planned all the same"
+    assert caught.value.batch == f"{ledger.topic}-0#1"
+    assert left == [b"whole", b"behind"]
+
+
+def test_a_last_record_that_was_damaged_on_disk_stops_no_planning(ledger: Ledger) -> None:
+    put(ledger.broker, ledger.topic, [b"whole"])
+    put(ledger.broker, ledger.topic, [b"damaged"])
+    ledger.plan(1)
+    ledger.broker.stop()
+    ledger.broker.damage_log(ledger.topic, b"damaged")
+    ledger.broker.start()
+
+    plans = [ledger.plan(1)]
+    put(ledger.broker, ledger.topic, [b"new"])
+    plans.append(ledger.plan(1))
+
+    assert [[batch.range for batch in plan.batches] for plan in plans] == [[], [Range(2, 3)]]
 
 
 def test_a_broker_that_starts_again_and_lost_nothing_is_no_error(ledger: Ledger) -> None:

@@ -97,6 +97,7 @@ class TestConfiguration:
             ("enable.idempotence", False),
             ("enable.idempotence", "false"),
             ("isolation.level", "read_uncommitted"),
+            ("check.crcs", False),
         ],
     )
     def test_a_setting_that_undoes_a_guarantee_is_refused(self, setting: str, value: object) -> None:
