@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter
 from airflow_provider_ckpt.connectors.kafka.committed import committed
 from airflow_provider_ckpt.connectors.kafka.letters import LETTER, Said, seal
+from airflow_provider_ckpt.connectors.kafka.messages import NOT_TEXT, ask_headers
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.letters import AttemptKey
 
@@ -79,8 +80,8 @@ class KeptLetters:
         :raises ValueError: if it says that it is a dead letter, and cannot be one
         """
         try:
-            headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-        except SystemError:  # Kafka's client says no more than that of a name that is not UTF-8
+            headers = cast("list[tuple[str, bytes | None]]", ask_headers(message) or [])
+        except NOT_TEXT:
             raise ValueError("a header's name is not UTF-8") from None
         if not headers or headers[-1][0] != LETTER:
             return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.moments import instant, microseconds
@@ -24,6 +25,13 @@ _UNIT = " ms"
 
 UNREADABLE = "ckpt-unreadable-headers"
 """The one header that a message has here whose own cannot be read."""
+
+NOT_TEXT = (SystemError, UnicodeDecodeError)
+"""What Kafka's client raises where a header's name is not UTF-8. It must not be asked a second time then."""
+
+ask_headers = methodcaller("headers")
+"""Asks a message for its headers. Called as a method, where Python has got used to it, the client's error would surface
+some lines later, and what it returned be no object."""
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +54,12 @@ def records(messages: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBat
 
 
 def _readable(messages: Sequence[Message]) -> list[Any]:
-    """The headers of each. Kafka's client fails at names that are no text, and must not be asked a second time then."""
+    """The headers of each, or one that says that they cannot be read."""
     found: list[Any] = []
     for message in messages:
         try:
-            found.append(message.headers())
-        except (SystemError, UnicodeDecodeError):
+            found.append(ask_headers(message))
+        except NOT_TEXT:
             log.warning(
                 "The headers of offset %s in partition %s of topic %s cannot be read, since a name among them is not "
                 "UTF-8; the message goes on with the header %s instead of them.",

@@ -42,6 +42,9 @@ ROWS = 10_000
 _PAUSE = 0.05
 """Seconds to wait for more messages than there are; then what there is goes on."""
 
+_TRIES = 2
+"""How often to ask which topic it is: after a pause brokers give out records sooner than they know their controller."""
+
 _FETCHING = {
     "enable.partition.eof": True,
     "fetch.message.max.bytes": 4 << 20,
@@ -78,13 +81,13 @@ class KafkaReader:
         known = task.detail["topic"]
         try:
             if self._open is None:
-                self._asking.same(known, str(task.key))
+                self._asking.same(known, str(task.key), _TRIES)
             self._go_to(task.detail["number"], task.range.start)
             while self._at < task.range.end:
                 found = self._next(task)
                 if found is not None:
                     yield found
-            self._asking.same(known, str(task.key))
+            self._asking.same(known, str(task.key), _TRIES)
             self._free_from = task.range.end
         except KafkaException as error:
             self.close()

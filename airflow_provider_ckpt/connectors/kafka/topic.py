@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from airflow_provider_ckpt.connectors.kafka.common import Noticed, client_config, failure, opened, settles, timeout
 from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, KafkaConsumerError, SourceError
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, TopicDescription
@@ -170,13 +170,21 @@ class Asking:
         self._open = None
         self._noticed.clear()
 
-    def same(self, known: str | None, batch: str | None = None) -> Topic:
+    def same(self, known: str | None, batch: str | None = None, tries: int = 1) -> Topic:
         """The topic, which must be the one that is known.
 
         :param known: its id; None if there is nothing to compare with
+        :param batch: for messages
+        :param tries: how often to ask a cluster that does not answer in time
         :raises SourceError: if a topic of the same name has taken its place
         """
-        topic = self.describe()
+        for left in reversed(range(tries)):
+            try:
+                topic = self.describe()
+                break
+            except KafkaConsumerError as error:
+                if not (left and error.recoverable):
+                    raise
         if known not in (None, topic.id):
             raise SourceError(
                 f"topic {self._topic} is not the one that this pipeline reads: it was deleted and created anew "

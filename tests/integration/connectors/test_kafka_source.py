@@ -69,20 +69,22 @@ class TestMessages:
         ]
         assert (rows[3]["key"], rows[3]["headers"]) == (None, [])
 
+    @pytest.mark.parametrize("before", [1, 200])
     def test_a_header_name_that_is_no_text_costs_the_headers_and_not_the_pipeline(
-        self, ledger: Ledger, caplog: pytest.LogCaptureFixture
+        self, ledger: Ledger, caplog: pytest.LogCaptureFixture, before: int
     ) -> None:
-        put(ledger.broker, ledger.topic, [b"a"], headers=[("own", b"1")])
+        put(ledger.broker, ledger.topic, [b"a"] * before, headers=[("own", b"1")])
         put_raw_header(ledger.broker, ledger.topic, b"\xff\xfebad", b"b")
-        put(ledger.broker, ledger.topic, [b"c"], headers=[("own", b"1")])
+        put(ledger.broker, ledger.topic, [b"c"] * 2, headers=[("own", b"1")])
 
-        ledger.plan()
+        ledger.plan(1000)
         (rows,) = ledger.rows()
 
         own = [{"key": "own", "value": b"1"}]
-        assert [row["value"] for row in rows] == [b"a", b"b", b"c"]
-        assert [row["headers"] for row in rows] == [own, [{"key": UNREADABLE, "value": None}], own]
-        assert f"offset 1 in partition 0 of topic {ledger.topic} cannot be read" in caplog.text
+        assert [row["value"] for row in rows] == [*[b"a"] * before, b"b", b"c", b"c"]
+        headers = [row["headers"] for row in rows]
+        assert headers == [*[own] * before, [{"key": UNREADABLE, "value": None}], own, own]
+        assert f"offset {before} in partition 0 of topic {ledger.topic} cannot be read" in caplog.text
 
     def test_a_message_of_ten_megabytes_arrives_whole(self, ledger: Ledger) -> None:
         big = b"x" * 10_000_000
