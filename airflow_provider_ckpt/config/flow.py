@@ -37,6 +37,19 @@ Texts = Annotated[dict[str, str], BeforeValidator(_as_text)]
 """A mapping of texts, which takes numbers and truth values too."""
 
 
+def _distinct_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    for at, name in enumerate(names):
+        if not name.strip():
+            raise ValueError("holds an empty name; leave it out")
+        if name in names[:at]:
+            raise ValueError(f"names {shown(name)} twice; leave one out")
+    return names
+
+
+Names = Annotated[tuple[str, ...], AfterValidator(_distinct_names)]
+"""Names of columns, each once."""
+
+
 def _delimiter(text: str) -> str:
     if len(text) != 1 or text in '"\r\n':
         raise ValueError('must be one character, such as ";" or "\\t", and no quote or line break')
@@ -71,8 +84,8 @@ class Source(Part):
     format: Literal["jsonl", "csv", "parquet"] | None = None
     topic: str | None = None
     cursor: str | None = None
-    key: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
+    key: Names = ()
+    columns: Names = ()
     start_from: Literal["earliest", "latest"] | Whole = "earliest"
     close_wait: Duration = timedelta(seconds=30)
     follow_links: bool = False
@@ -193,7 +206,7 @@ class Sink(Part):
     format: Literal["jsonl", "csv", "parquet"] | None = None
     files_may_go: bool = False
     mode: Literal["append", "upsert"] = "append"
-    key: tuple[str, ...] = ()
+    key: Names = ()
     schema_evolution: Literal["refuse", "add_columns"] = "refuse"
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.files.records import BOM
 from airflow_provider_ckpt.core.errors import SourceError
 
-_ANNOTATION = re.compile(r"\s+(?:not\s+null|comment\s.*)", re.IGNORECASE | re.DOTALL)
+_ANNOTATION = re.compile(r"(?<!\s)\s++(?:not\s++null|comment\s.*)", re.IGNORECASE | re.DOTALL)
 _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
 
 

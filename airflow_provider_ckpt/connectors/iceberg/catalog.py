@@ -31,6 +31,13 @@ _KNOWN = re.compile(
 )
 _CODE = re.compile(r"(?i)(?:^|[._-])impl$|class|factory|module|signer(?!\.(?:uri|endpoint))")
 _SECRETS = ("password", "secret", "token", "credential", "key")
+_HARMLESS = re.compile(
+    r"uri|warehouse|type|scope|audience|resource|prefix|echo|pool_pre_ping|limit|init_catalog_tables|py-io-impl|client_id"
+    r"|oauth2-server-uri|rest\..+|[^.]+\.(?:endpoint|region|connect-timeout|request-timeout|path-style-access)"
+)
+_SHORTEST = 4
+"""Characters of a value that may be a secret and is looked for in messages; a shorter one would be found in other words."""
+
 _FORBIDDEN = ("UnauthorizedError", "ForbiddenError", "OAuthError", "AuthorizationExpiredError")
 
 _MISTAKES = ("ArgumentError", "NoSuchModuleError", "NoSuchPropertyException")
@@ -153,6 +160,8 @@ def _secrets_in(properties: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(value, Mapping):
             yield from _secrets_in(value)
         elif any(word in key.lower() for word in _SECRETS):
+            yield str(value)
+        elif not _HARMLESS.fullmatch(key) and len(str(value)) >= _SHORTEST and str(value) not in ("true", "false"):
             yield str(value)
 
 

@@ -154,6 +154,15 @@ def test_a_transform_that_cannot_be_meant_is_refused_by_its_key_and_line(transfo
     assert line.startswith(f"my.yaml:3: {said}"), line
 
 
+def test_a_column_that_is_named_twice_or_not_at_all_is_refused_by_its_key_and_line() -> None:
+    assert told(GOOD.replace("path: /in", "path: /in, columns: [a, b, a]")) == [
+        "my.yaml:2: source.columns: names a twice; leave one out"
+    ]
+    assert told(GOOD.replace("path: /out", "path: /out, key: ['']")) == [
+        "my.yaml:4: sink.key: holds an empty name; leave it out"
+    ]
+
+
 def test_a_schema_of_nothing_is_refused_by_its_key_and_line() -> None:
     (line,) = told(GOOD.replace("id bigint", "' '"))
     assert line.startswith("my.yaml:3: transform.schema: is empty")

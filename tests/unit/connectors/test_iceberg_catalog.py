@@ -99,6 +99,13 @@ def test_no_traceback_shows_the_secret_of_a_catalog_that_cannot_be_opened() -> N
     assert "p-w-1" not in "".join(traceback.format_exception(refused.value))
 
 
+def test_no_message_shows_what_is_not_known_to_be_harmless() -> None:
+    given = {"header.X-Api": "h-777", "s3.sse.pin": "p-888", "s3.endpoint": "http://store", "echo": "true"}
+    text = str(address(**{"type": "sql", **given}).error(RuntimeError("h-777 p-888 http://store true"), "commit"))
+
+    assert "*** *** http://store true" in text
+
+
 def test_no_message_and_no_text_shows_a_secret() -> None:
     found = address("me", "p/w-1", uri="postgresql://db/lake", **{"s3.secret-access-key": "k-2", "token": "t-3"})
 
