@@ -36,7 +36,7 @@ _HARMLESS = re.compile(
     r"|oauth2-server-uri|rest\..+|[^.]+\.(?:endpoint|region|connect-timeout|request-timeout|path-style-access)"
 )
 _SHORTEST = 4
-"""Characters of a value that may be a secret and is looked for in messages; a shorter one would be found in other words."""
+"""Characters of a value that is looked for though its name is no secret's; a shorter one stands in other words, too."""
 
 _FORBIDDEN = ("UnauthorizedError", "ForbiddenError", "OAuthError", "AuthorizationExpiredError")
 
