@@ -159,10 +159,13 @@ def _secrets_in(properties: Mapping[str, Any]) -> Iterator[str]:
     for key, value in properties.items():
         if isinstance(value, Mapping):
             yield from _secrets_in(value)
-        elif any(word in key.lower() for word in _SECRETS):
+        elif any(word in key.lower() for word in _SECRETS) or _may_be_secret(key, str(value)):
             yield str(value)
-        elif not _HARMLESS.fullmatch(key) and len(str(value)) >= _SHORTEST and str(value) not in ("true", "false"):
-            yield str(value)
+
+
+def _may_be_secret(key: str, value: str) -> bool:
+    """Whether a property is none that is known to be harmless, and its value none that stands in other words, too."""
+    return not _HARMLESS.fullmatch(key) and len(value) >= _SHORTEST and value not in ("true", "false")
 
 
 def _with_login(uri: str, connection: Connection) -> dict[str, str]:
