@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _SHOWN = 60
+_WORD = re.compile(r"\w+")
 _ALLOWED = frozenset("\t\n\r")
 _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Characters that make an editor show a text in another order than it has."""
@@ -37,6 +39,15 @@ def look_alike(text: str) -> str:
     """Name the first letter of a text that is not ASCII, with a semicolon before it; empty if there is none."""
     letter = next((letter for letter in text if not letter.isascii()), None)
     return "" if letter is None else f"; its {shown(letter)!r} is {_escaped(letter)}{_named(letter)}"
+
+
+def mixed_alphabets(text: str) -> str:
+    """Name a Cyrillic or Greek letter that stands in one word with letters of ASCII; empty if there is none."""
+    for word in _WORD.findall(text):
+        others = [letter for letter in word if unicodedata.name(letter, "").startswith(("CYRILLIC", "GREEK"))]
+        if others and any(letter.isascii() and letter.isalpha() for letter in word):
+            return f"{shown(others[0])!r} is {_escaped(others[0])}{_named(others[0])}"
+    return ""
 
 
 def _escaped(letter: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from airflow_provider_ckpt.config.characters import mixed_alphabets, shown
 from airflow_provider_ckpt.config.delivery import LetterPlace, Part
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.schedule import Shape
@@ -41,6 +42,10 @@ _OF_A_SINK = {
 """Keys of sink that say something of some types alone."""
 
 
+_NAMES = ("connection", "table", "topic", "cursor", "key", "columns")
+"""Keys that name something."""
+
+
 def warnings(pipeline: Pipeline) -> list[str]:
     """What a person should know about a declaration's keys, one line each."""
     return [
@@ -49,6 +54,7 @@ def warnings(pipeline: Pipeline) -> list[str]:
         *_of_another_type("source", pipeline.source, pipeline.source.type, _OF_A_SOURCE),
         *_of_another_type("sink", pipeline.sink, pipeline.sink.type, _OF_A_SINK),
         *_without_effect(pipeline),
+        *_of_mixed_alphabets(pipeline),
     ]
 
 
@@ -98,6 +104,18 @@ def _without_effect(pipeline: Pipeline) -> Iterator[str]:
         yield f"recovery.window has no effect: a {source.type} source shows no record late"
     if pipeline.dag and pipeline.dag.deferrable is not None and pipeline.dag.shape is Shape.OPERATOR:
         yield "dag.deferrable has no effect on shape: operator, which waits in place; write shape: task_group"
+
+
+def _of_mixed_alphabets(pipeline: Pipeline) -> Iterator[str]:
+    """Names that look like others: a Cyrillic letter in a Latin word names another table."""
+    parts = {"source": pipeline.source, "sink": pipeline.sink, "dead_letter_queue": pipeline.dead_letter_queue}
+    for where, part in parts.items():
+        for key in _NAMES:
+            value = getattr(part, key, None) or ()
+            for name in (value,) if isinstance(value, str) else value:
+                found = mixed_alphabets(name)
+                if found:
+                    yield f"{where}.{key} mixes alphabets in one word: in {shown(name)} the {found}"
 
 
 def _chosen(part: Part, key: str) -> bool:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.config.load import LARGEST, MOST, build, load, parse
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.config.warnings import warnings
 from airflow_provider_ckpt.core.errors import ConfigError
 
 SECONDS = 5.0
@@ -161,6 +162,18 @@ def test_a_column_that_is_named_twice_or_not_at_all_is_refused_by_its_key_and_li
     assert told(GOOD.replace("path: /out", "path: /out, key: ['']")) == [
         "my.yaml:4: sink.key: holds an empty name; leave it out"
     ]
+
+
+def test_a_word_of_two_alphabets_is_told_and_one_of_another_is_not() -> None:
+    def into(table: str) -> Pipeline:
+        return parse(GOOD.replace("{type: delta, path: /out}", f"{{type: postgres, connection: c, table: {table}}}"))
+
+    mixed, other = into("\u043erders"), into("\u0437\u0430\u043a\u0430\u0437\u044b_2")
+
+    assert [line for line in warnings(mixed) if "alphabets" in line] == [
+        "sink.table mixes alphabets in one word: in \u043erders the '\u043e' is U+043E (CYRILLIC SMALL LETTER O)"
+    ]
+    assert not [line for line in warnings(other) if "alphabets" in line]
 
 
 def test_a_schema_of_nothing_is_refused_by_its_key_and_line() -> None:
