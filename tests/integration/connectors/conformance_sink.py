@@ -549,6 +549,30 @@ class SinkConformance(ABC):
             assert [len(one.receipts()) for one in (run, other)] == [1, 1]
             assert run.sink.claims().epoch == 1
 
+    def test_a_sink_that_nobody_touched_is_as_it_was_left(self, harness: SinkHarness) -> None:
+        keys = [task(seq).key for seq in range(2)]
+        with Run(harness, 1) as run:
+            run.take_over().send(task(0), content(0))
+            left, location = run.sink.claims(), run.sink.location
+        with Run(harness, 2) as run:
+            run.sink.check()
+
+            assert (run.sink.location, run.sink.claims()) == (location, left)
+            assert left.set_back is None
+            assert list(run.sink.missing(keys)) == keys[1:]
+            run.take_over().send(task(1), content(1))
+            assert (run.sink.claims().target, run.sink.claims().set_back) == (left.target, None)
+            assert list(run.sink.missing(keys)) == []
+
+    def test_receipts_of_others_do_not_stand_for_ours(self, harness: SinkHarness) -> None:
+        with Run(harness, 1, ledger=OTHER_LEDGER) as other, Run(harness, 1, pipeline="invoices") as another:
+            other.take_over().send(task(0), content(0))
+            another.take_over().send(task(1), content(1))
+        with Run(harness, 1) as run:
+            run.sink.check()
+
+            assert list(run.sink.missing([task(seq).key for seq in range(2)])) == [task(seq).key for seq in range(2)]
+
     def test_checking_twice_at_once_is_harmless(self, harness: SinkHarness) -> None:
         with Run(harness, 1) as one, Run(harness, 1) as two:
             one.sink.check()
