@@ -34,6 +34,7 @@ class Disagreement(StrEnum):
     ROWS_DIFFER = "TargetRowsDiffer"
     FILES_DIFFER = "SourceFilesDiffer"
     FILE_DAMAGED = "TargetFileDamaged"
+    SINK_CHANGED = "SinkChanged"
 
 
 _TO_DO = {
@@ -49,6 +50,8 @@ _TO_DO = {
     "compare the target with a backup.",
     Disagreement.FILES_DIFFER: "Positions mean other bytes in the ledger than in the sink's receipts: run nothing, and "
     "restore a backup of the ledger from before they parted.",
+    Disagreement.SINK_CHANGED: "Run the pipeline: nothing is sent, and it names what a person can decide "
+    "(`airflow ckpt accept-sink`).",
     Disagreement.FILE_DAMAGED: "Restore the file from a backup. If there is none, take it out of the table with the "
     "table format's own repair, and rewind to before its rows.",
 }

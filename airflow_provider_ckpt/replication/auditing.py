@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from airflow_provider_ckpt.connectors.protocols import KeepsFiles
+from airflow_provider_ckpt.connectors.protocols import KeepsFiles, Sink
 from airflow_provider_ckpt.core.agreement import (
     Difference,
     Disagreement,
@@ -23,8 +23,12 @@ from airflow_provider_ckpt.core.agreement import (
     knows,
 )
 from airflow_provider_ckpt.core.letters import AttemptKey
+from airflow_provider_ckpt.core.sink_standing import Difference as Change
+from airflow_provider_ckpt.core.sink_standing import describe
+from airflow_provider_ckpt.core.sink_standing import differences as differences_of
 from airflow_provider_ckpt.replication.file_lists import compare_files
 from airflow_provider_ckpt.replication.setup import Setup
+from airflow_provider_ckpt.replication.sink_checks import compare
 
 STEPS = 4
 """How many times :func:`against_sink` tells of its progress."""
@@ -42,6 +46,7 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
     recorded = setup.ledger.recorded(name)
     tell(f"{len(recorded.passed) + len(recorded.batches):,} batches and range receipts in the ledger")
     with closing(setup.open_sink()) as sink:
+        changed = _changed(setup, sink)
         receipts = list(sink.receipts({}))
         tell(f"{len(receipts):,} receipts in the sink")
         found = compare_receipts(recorded, receipts)
@@ -52,7 +57,7 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
         ]
         held: Counter[AttemptKey] = Counter(letter.source for letter in sink.letters(map(attempt_of, named)))
         tell(f"{held.total():,} dead letters in the sink")
-        differences = [*found.differences, *compare_letters(recorded, named, held)]
+        differences = [*changed, *found.differences, *compare_letters(recorded, named, held)]
         differences += compare_files(setup, sink)
         delivered = sum(receipt.counts.delivered for receipt in receipts)
         why = _uncountable(setup, shared=shared, busy=recorded.busy)
@@ -79,6 +84,13 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
         },
         "differences": [_document(difference) for difference in differences],
     }
+
+
+def _changed(setup: Setup, sink: Sink) -> list[Difference]:
+    """Whether the sink is as the ledger left it; receipts that are missing are named one by one elsewhere."""
+    known, state = compare(setup.ledger, setup.pipeline.name, sink)
+    seen = [difference for difference in differences_of(known, state) if difference is not Change.RECEIPTS_MISSING]
+    return [Difference(Disagreement.SINK_CHANGED, "", None, describe(known, state, seen))] if seen else []
 
 
 def _uncountable(setup: Setup, *, shared: bool, busy: bool) -> str | None:

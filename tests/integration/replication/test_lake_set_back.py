@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from airflow_provider_ckpt.core.errors import SinkChangedError
 from airflow_provider_ckpt.replication import sink_changes
 from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
+from airflow_provider_ckpt.replication.auditing import against_sink
 from tests.services.delta import read_delta
 from tests.services.iceberg import IcebergService
 from tests.services.replication import Replication
@@ -82,6 +83,8 @@ def test_a_restored_table_is_refused_and_gets_again_exactly_what_it_lost(lake: L
     left = lake.ids()
     assert len(left) < 1500
 
+    told = against_sink(lake.orders.setup(), lambda _: None, shared=True)["differences"]
+    assert [item["kind"] for item in told] == ["SinkChanged"]
     with pytest.raises(SinkChangedError, match=r"has the content of its version .* again"):
         lake.orders.run()
     assert lake.ids() == left
