@@ -150,7 +150,7 @@ class Receipts:
         path = self._layout.node(number)
         try:
             node = _parse(json.loads(path.read_bytes()))
-        except (FileNotFoundError, ValueError, KeyError) as error:
+        except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
             raise SinkError(
                 f"the receipts that the table {self._layout.table} names are missing or damaged: {path}.",
                 pipeline=self._layout.pipeline,
@@ -165,9 +165,9 @@ class Receipts:
 
 
 def _parse(document: Mapping[str, Any]) -> Node:
-    version = document.get("version", 0)
+    previous, version = document["previous"], document.get("version", 0)
     return Node(
-        document["previous"],
+        previous,
         version,
         [Entry(Receipt.from_json(item), item["file"], version) for item in document["receipts"]],
         {(generation, partition): (seq, end) for generation, partition, seq, end in document["reach"]},

@@ -108,17 +108,18 @@ def _refusal(version: TableVersion, found: Setback) -> SinkChangedError:
 
 
 def _accepted(version: TableVersion) -> int:
-    document = _read(version)
-    return int(document["version"]) if document is not None and document["target"] == version.target else 0
+    match _read(version):
+        case {"target": version.target, "version": int(number)}:
+            return number
+    return 0
 
 
-def _read(version: TableVersion) -> dict[str, Any] | None:
+def _read(version: TableVersion) -> Any:
     """What :func:`accept` wrote; None if it is gone or damaged, for then no version is taken for accepted."""
     path = version.layout.accepted
     try:
-        document: dict[str, Any] = json.loads(path.read_bytes())
+        return json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
         return None
     except OSError as error:
         raise io_error(error, f"read {path}") from error
-    return document

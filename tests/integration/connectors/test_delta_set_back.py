@@ -133,6 +133,17 @@ class TestRestore:
         assert sink.claims().set_back is not None
         assert BatchKey(1, "files", 3) in sink.missing([*KEYS, BatchKey(1, "files", 3)])
 
+    @pytest.mark.parametrize("damage", [b"", b"[]", b'{"version": "9"}', None])
+    def test_is_told_again_where_nothing_says_that_it_was_accepted(self, table: Path, damage: bytes | None) -> None:
+        restore(table, 1)
+        run = Run(table, epoch=2)
+        run.sink.claims()
+        run.fence()
+        accepted = table / "_ckpt" / LEDGER / "flights/accepted"
+        accepted.unlink() if damage is None else accepted.write_bytes(damage)
+
+        assert Run(table, epoch=3).sink.claims().set_back is not None
+
 
 def optimize(table: Path) -> None:
     DeltaTable(table).optimize.compact()
@@ -246,13 +257,15 @@ class TestTarget:
 class TestLostReceipts:
     """The newest link of the chain, or all bookkeeping, is gone; rows are all there."""
 
-    @pytest.fixture(params=["newest", "damaged", "all"])
+    @pytest.fixture(params=["newest", "cut off", "replaced", "all"])
     def bare(self, table: Path, request: pytest.FixtureRequest) -> Path:
         newest = max((table / RECEIPTS).iterdir())
         if request.param == "newest":
             newest.unlink()
-        elif request.param == "damaged":
+        elif request.param == "cut off":
             newest.write_bytes(b"")
+        elif request.param == "replaced":
+            newest.write_bytes(b"[]")
         else:
             shutil.rmtree(table / "_ckpt")
         return table
