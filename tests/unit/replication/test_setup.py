@@ -35,7 +35,7 @@ def test_a_guarantee_that_the_sink_cannot_keep_is_refused(
             "delivery": delivery,
         }
     )
-    half = SimpleNamespace(exactly_once=promises, check=lambda: None)
+    half = SimpleNamespace(exactly_once=promises, check=lambda **_: None)
     monkeypatch.setattr(registry, "open_source", lambda *_: half)
     monkeypatch.setattr(registry, "open_sink", lambda *_: half)
     ledger = cast("Ledger", SimpleNamespace(sink_id=lambda _: "ledger"))
