@@ -73,6 +73,8 @@ class Source(Part):
     :param close_wait: how long planning waits for running transactions to end (postgres), or, where they cannot be
         seen, how long a bound stands before what is below it is read (jdbc)
     :param follow_links: whether symbolic links among the files are followed (files)
+    :param late_rows: ``refuse`` to go on where rows come, or will come, below the checkpoint; ``recover``: only warn,
+        since ``airflow ckpt recover`` is run for them (postgres)
     :param header: whether each file's first line names its columns (csv)
     :param jars: paths of the driver's jars on the worker, from where Spark takes them too (jdbc)
     """
@@ -89,6 +91,7 @@ class Source(Part):
     start_from: Literal["earliest", "latest"] | Whole = "earliest"
     close_wait: Duration = timedelta(seconds=30)
     follow_links: bool = False
+    late_rows: Literal["refuse", "recover"] = "refuse"
     header: bool = True
     jars: tuple[str, ...] = ()
 
@@ -107,6 +110,11 @@ class Source(Part):
     def columnar(self) -> bool:
         """Whether it is files that have columns of their own."""
         return self.type == "files" and self.format == "parquet"
+
+    @property
+    def ordered_by_cursor(self) -> bool:
+        """Whether a position is a value of a column, which may turn up below those that were read."""
+        return self.type in ("postgres", "jdbc")
 
     @property
     def carried(self) -> bool:

@@ -28,6 +28,7 @@ _OF_A_SOURCE = {
     "key": ("postgres",),
     "columns": ("postgres", "jdbc"),
     "close_wait": ("postgres", "jdbc"),
+    "late_rows": ("postgres",),
     "jars": ("jdbc",),
 }
 """Keys of source that say something of some types alone."""

@@ -81,7 +81,7 @@ class BoxedWriter:
                 self._keep(task, letters, kept)
                 kept = len(letters)
             refused.clear()
-            rest = Content(rows, [], content.read, content.filtered, found, elsewhere=kept)
+            rest = Content(rows, [], content.read, content.filtered, found, kept, content.positions)
             outcome = self._writer.deliver(task, rest)
             if not refused:
                 return _with_types(outcome, letters)

@@ -77,6 +77,7 @@ class Content:
     :param elsewhere: dead letters of the batch that are kept in another place than the sink, durably
     :param original: gives, for numbers of ``rows``, a dead letter each with the original bytes and origin headers,
         and the errors passed in; for a writer that finds bad records itself
+    :param positions: those of all records read, for the receipt, where records may turn up late
     """
 
     rows: pa.Table
@@ -85,6 +86,7 @@ class Content:
     filtered: int
     original: Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]
     elsewhere: int = 0
+    positions: str | None = None
 
     def counts(self, task: BatchTask, queue: DeadLetterQueue, own: Sequence[DeadLetter] = ()) -> Counts:
         """The batch's counts, if it may be sent as it is.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from airflow_provider_ckpt.connectors.content import Content, KeptLetter
+from airflow_provider_ckpt.connectors.positions import Digest
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
@@ -213,8 +214,12 @@ class Source(Protocol):
     def late(self) -> bool:
         """Whether records may still turn up in a range that was read, though its bound was closed."""
 
-    def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:
-        """How many records each range shows now, or None where a range that was read can never show more."""
+    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:
+        """What the positions of all records in each range sum up to now, or None where a range that was read can never
+        show more."""
+
+    def positions(self, partition: str, span: Range) -> Sequence[int]:
+        """The position of every record in a range now, in order; where :meth:`digests` gives any."""
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
         """The same tasks with ``detail`` filled in for the reader.

@@ -187,6 +187,7 @@ class Receipt:
 
     :param bound: the source's closed bound when the batch was planned, as a position, where the source has one
     :param at: when it was claimed, UTC
+    :param positions: those of the records that were read, as the sink keeps them for ``recover``; the ledger does not
     """
 
     key: BatchKey
@@ -197,6 +198,7 @@ class Receipt:
     counts: Counts
     at: datetime
     bound: int | None = None
+    positions: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -209,6 +211,7 @@ class Receipt:
             "counts": self.counts.to_json(),
             "at": self.at.isoformat(),
             "bound": self.bound,
+            **({} if self.positions is None else {"positions": self.positions}),
         }
 
     @classmethod
@@ -223,6 +226,7 @@ class Receipt:
             Counts(**data["counts"]),
             datetime.fromisoformat(data["at"]),
             data.get("bound"),
+            data.get("positions"),
         )
 
 

@@ -24,8 +24,9 @@ EXPIRED = "expired_unreceipted"
 """Kind of the event that says: the recovery window, or the source's own retention, has passed this range, and it has no
 receipt."""
 
-Shown = Callable[[str, Sequence[Range]], Sequence[int] | None]
-"""How many records a source partition shows in each of some ranges now; None where it can never show more."""
+WITNESS = "witness"
+"""Key of a partition's state: what the last planning saw of the source, by which the next tells that positions below
+the checkpoint were given out since. A person's rewind or recovery drops it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,10 @@ class Why(StrEnum):
     """No receipt and no batch: the ledger's own rules make it impossible, so it is an alarm."""
 
     LATE = "late"
-    """The source shows more records than the receipt says were read."""
+    """The source shows records that were not there when the range was read."""
+
+    CHANGED = "changed"
+    """The source shows other records than were read, and which of them came late cannot be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Missing:
 
     :param read: records that the receipts of the stretch tell of, where it has one
     :param shown: records that the source shows there now, where it was asked
+    :param spans: the late records' positions, where none was read; what is to be read again
+    :param shared: positions of late records at which others were read, so that reading them again would double those
     """
 
     partition: str
@@ -60,6 +66,13 @@ class Missing:
     why: Why
     read: int | None = None
     shown: int | None = None
+    spans: tuple[Range, ...] = ()
+    shared: tuple[int, ...] = ()
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether all that is missing can be read without anything else."""
+        return self.why is Why.UNRECEIPTED or (bool(self.spans) and not self.shared)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict."""
@@ -69,7 +82,45 @@ class Missing:
             "why": self.why.value,
             "read": self.read,
             "shown": self.shown,
+            "late": [[span.start, span.end] for span in self.spans],
+            "shared": list(self.shared),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of a range: at once, and later of single positions inside it that had come late.
+
+    :param again: receipts of recovery
+    """
+
+    receipt: RangeReceipt
+    again: tuple[RangeReceipt, ...] = ()
+
+    @property
+    def records(self) -> int:
+        """How many records were read."""
+        return self.receipt.counts.read + sum(item.counts.read for item in self.again)
+
+
+@dataclass(frozen=True, slots=True)
+class Surplus:
+    """What a range shows that was not read.
+
+    :param shown: records that it shows now
+    :param late: how many of them were not read; 0 if only that it has changed is known
+    :param spans: their positions, where no record was read; none if they are not known
+    :param shared: their positions, where others were read
+    """
+
+    shown: int
+    late: int
+    spans: tuple[Range, ...] = ()
+    shared: tuple[int, ...] = ()
+
+
+Shown = Callable[[str, Sequence[Reading]], Sequence[Surplus | None] | None]
+"""What a source partition shows of some readings' ranges that was not read, for each; None where nothing can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +195,10 @@ def missing(accounts: Iterable[Account], *, before: datetime, shown: Shown | Non
     found = [item for account in known for item in unreceipted(account)]
     for account in known:
         name = account.partition.id
-        receipts = countable(account, sides.get(name, ()), before=before) if account.partition.limit is None else []
-        counts = shown(name, [receipt.range for receipt in receipts]) if shown is not None and receipts else None
-        if counts is not None:
-            found += late(name, receipts, counts)
+        readings = comparable(account, sides.get(name, ()), before=before) if account.partition.limit is None else []
+        surpluses = shown(name, readings) if shown is not None and readings else None
+        if surpluses is not None:
+            found += late(name, readings, surpluses)
     return sorted(found, key=lambda item: (item.partition, item.range))
 
 
@@ -164,12 +215,12 @@ def unreceipted(account: Account) -> list[Missing]:
     return [Missing(part.id, gap, Why.UNRECEIPTED) for gap in gaps]
 
 
-def countable(account: Account, sides: Iterable[Account], *, before: datetime) -> list[RangeReceipt]:
-    """The receipts of a source partition that may have missed late records, in order.
+def comparable(account: Account, sides: Iterable[Account], *, before: datetime) -> list[Reading]:
+    """What was read of a source partition's ranges that may have got late records since, in order.
 
     Left out are those below the low watermark, those claimed after ``before``, and those that speak of nothing read
-    (skipped, or sent and never confirmed). What a side partition has read again since is subsumed by its receipts,
-    which stand in here; what one is still to read has an owner.
+    (skipped, or sent and never confirmed). Recovery adds to the reading that it completes. What a side partition has
+    otherwise read again since is subsumed by its receipts, which stand in here; what one is still to read has an owner.
 
     :param sides: the side partitions that re-read stretches of this one
     """
@@ -182,15 +233,18 @@ def countable(account: Account, sides: Iterable[Account], *, before: datetime) -
         if part.generation > account.partition.generation:  # what a rewind ended speaks of an older reading
             newer += side.resolved
     chosen: list[RangeReceipt] = []
+    added: list[RangeReceipt] = []
     covered: list[Range] = []
     newer.sort(key=_generation, reverse=True)
     for _, group in groupby(newer, key=_generation):
         exposed = [receipt for receipt in group if _exposed(receipt.range, covered)]
-        chosen += exposed
-        covered = merge([*covered, *(receipt.range for receipt in exposed)])
+        added += [receipt for receipt in exposed if _adds(receipt, newer, account.resolved)]
+        whole = [receipt for receipt in exposed if receipt not in added]
+        chosen += whole
+        covered = merge([*covered, *(receipt.range for receipt in whole)])
     older = [receipt for receipt in account.resolved if _exposed(receipt.range, covered)]
     found = [
-        receipt
+        Reading(receipt, tuple(item for item in added if _within(item.range, receipt.range)))
         for receipt in [*chosen, *older]
         if receipt.range.start >= account.low
         and not receipt.skipped
@@ -198,7 +252,21 @@ def countable(account: Account, sides: Iterable[Account], *, before: datetime) -
         and (receipt.at is None or receipt.at <= before)
         and not any(receipt.range.overlaps(span) for span in owned)
     ]
-    return sorted(found, key=lambda receipt: receipt.range)
+    return sorted(found, key=lambda reading: reading.receipt.range)
+
+
+def _adds(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[RangeReceipt]) -> bool:
+    """Whether a receipt of recovery completes an earlier reading of a range around it, and does not replace it."""
+    if not receipt.partition.startswith("recovery:"):
+        return False
+    earlier = [
+        item for item in newer if item.generation < receipt.generation and not item.partition.startswith("recovery:")
+    ]
+    return any(_within(receipt.range, item.range) for item in [*earlier, *older])
+
+
+def _within(inner: Range, outer: Range) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _generation(receipt: RangeReceipt) -> int:
@@ -211,20 +279,30 @@ def _exposed(span: Range, covered: Sequence[Range]) -> bool:
     return at < 0 or covered[at].end < span.end
 
 
-def late(partition: str, receipts: Sequence[RangeReceipt], shown: Sequence[int]) -> list[Missing]:
-    """Ranges in which the source shows more records than the receipts say were read, each position once.
+def late(partition: str, readings: Sequence[Reading], surpluses: Sequence[Surplus | None]) -> list[Missing]:
+    """Ranges in which the source shows what was not read, each position once.
 
-    :param receipts: as :func:`countable` gives them
-    :param shown: what the source shows in each of them
+    :param readings: as :func:`comparable` gives them
+    :param surpluses: what the source shows of each of them
     """
     found: list[Missing] = []
     reached: int | None = None
-    for receipt, records in zip(receipts, shown, strict=True):
-        if records <= receipt.counts.read or (reached is not None and receipt.range.end <= reached):
+    for reading, surplus in zip(readings, surpluses, strict=True):
+        span = reading.receipt.range
+        if surplus is None or (reached is not None and span.end <= reached):
             continue
-        start = receipt.range.start if reached is None else max(receipt.range.start, reached)
-        span = Range(start, receipt.range.end)
-        found.append(Missing(partition, span, Why.LATE, receipt.counts.read, records))
+        start = span.start if reached is None else max(span.start, reached)
+        found.append(
+            Missing(
+                partition,
+                Range(start, span.end),
+                Why.LATE if surplus.late else Why.CHANGED,
+                reading.records,
+                surplus.shown,
+                tuple(Range(max(item.start, start), item.end) for item in surplus.spans if item.end > start),
+                tuple(position for position in surplus.shared if position >= start),
+            )
+        )
         reached = span.end
     return found
 

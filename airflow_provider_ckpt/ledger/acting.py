@@ -18,6 +18,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, BatchStat
 from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
 from airflow_provider_ckpt.core.letters import Entry, LetterState, Replay, replayed_within
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.recovery import WITNESS
 from airflow_provider_ckpt.core.tickets import Event
 from airflow_provider_ckpt.ledger import bulk, generations, letters, sinks, tables, trail
 from airflow_provider_ckpt.ledger.records import ActResult, Intent
@@ -72,6 +73,7 @@ def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
         sinks.forget(work.connection, pipeline)
         for item in work.changing:
             item.receipted = None
+    _forget_witnesses(work, act)
     work.store()
     after = _state(work, act)
     detail = {"act": act.to_json(), "reason": why, "before": before, "after": after}
@@ -159,6 +161,16 @@ def _by_state(entries: Iterable[Entry]) -> dict[str, int]:
     for entry in entries:
         counts[entry.state] += entry.letters.records
     return {state.value: records for state, records in counts.items() if records}
+
+
+def _forget_witnesses(work: Work, act: Act) -> None:
+    """Drop what plannings saw of the source: a person has looked for what came late, or has it all read again."""
+    if act.kind not in (ActKind.RECOVER, ActKind.REWIND):
+        return
+    for name in {*act.positions, *(name for name, _ in act.spans)} or set(work.stored):
+        if name in work.stored:
+            item = work.stored[name]
+            item.state = {key: value for key, value in item.state.items() if key != WITNESS}
 
 
 def _keep_letters(work: Work, act: Act, events: Sequence[Event]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -93,7 +94,7 @@ def batch_row(pipeline: str, batch: Batch) -> dict[str, Any]:
         "epoch": batch.epoch,
         "cancelled": batch.cancelled,
         "error": batch.error.to_json() if batch.error else None,
-        "receipt": batch.receipt.to_json() if batch.receipt else None,
+        "receipt": replace(batch.receipt, positions=None).to_json() if batch.receipt else None,
     }
 
 

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import Missing, Why
+from airflow_provider_ckpt.core.recovery import WITNESS, Missing, Why
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.acquire import acquire
+from airflow_provider_ckpt.replication.late_records import shown_by
 from airflow_provider_ckpt.replication.setup import Opened, Setup
+
+_MOST_SPANS = 500
+"""Stretches of late records that are read again at a time; each is a partition and a batch of its own."""
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.core.batch import BatchKey
@@ -76,66 +80,84 @@ class Unaccounted:
     """What nothing accounts for.
 
     :param found: all of it
-    :param wanted: what can be read again without doubling anything
+    :param wanted: what is read again, at least in part
+    :param left: what is not, at least in part
     :param act: has it read again, None if there is nothing
     """
 
     found: Sequence[Missing]
     wanted: Sequence[Missing]
+    left: Sequence[Missing]
     act: Act | None
 
 
 def missing(setup: Setup) -> Unaccounted:
-    """Find what is unaccounted for above the low watermark; asks the source, and changes nothing."""
+    """Find what is unaccounted for above the low watermark; asks source and sink, and changes nothing."""
     pipeline = setup.pipeline
+    records = setup.ledger.partitions(pipeline.name)
     opened = Opened(setup)
-
-    def shown(partition: str, ranges: Sequence[Range]) -> Sequence[int]:
-        return opened.source.count(partition, ranges) or [0] * len(ranges)
-
     try:
         window = pipeline.recovery.window if opened.source.late() else None
         found = setup.ledger.recovery_plan(
-            pipeline.name, settle_lag=pipeline.recovery.settle_lag, window=window, shown=shown
+            pipeline.name, settle_lag=pipeline.recovery.settle_lag, window=window, shown=shown_by(opened, records)
         )
     finally:
         opened.close()
-    records = setup.ledger.partitions(pipeline.name)
     wanted = [item for item in found if item.range.end <= records[item.partition].partition.committed]
     if pipeline.sink.mode == "upsert":
+        left = [item for item in found if item not in wanted]
         act = Act(ActKind.REWIND, positions={item.partition: records[item.partition].low for item in wanted})
     else:
-        wanted = [item for item in wanted if item.why is not Why.LATE]
-        act = Act(ActKind.RECOVER, spans=tuple((item.partition, item.range) for item in wanted))
-    return Unaccounted(found, wanted, act if wanted else None)
+        spans = [(item.partition, span) for item in wanted for span in _spans(item)][:_MOST_SPANS]
+        named = {(name, span) for name, span in spans}
+        wanted = [item for item in wanted if any((item.partition, span) in named for span in _spans(item))]
+        left = [
+            item
+            for item in found
+            if not (item.told_apart and all((item.partition, span) in named for span in _spans(item)))
+        ]
+        act = Act(ActKind.RECOVER, spans=tuple(spans))
+    return Unaccounted(found, wanted, left, act if wanted else None)
+
+
+def _spans(item: Missing) -> Sequence[Range]:
+    """What can be read again of it without doubling anything."""
+    return [item.range] if item.why is Why.UNRECEIPTED else item.spans
 
 
 def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) -> dict[str, Any]:
     """Find what is unaccounted for above the low watermark, and have it read again (Wave's recovery).
 
-    Records that turned up late in a range are known by their number only. An append sink would double those that it
-    has, so there they are only listed. For an upsert sink the partition is rewound to its low watermark: the range by
-    itself would put back older versions of records whose newer ones came from beyond it, and a generation that began
-    at the range would not know what turns up late below it.
+    Records that turned up late are read by their positions: just those at which nothing was read before, so that a sink
+    that appends gets none twice. What cannot be told apart is listed. For an upsert sink the partition is rewound to
+    its low watermark: the records by themselves would put back older versions of those whose newer ones came from
+    beyond them, and a generation that began there would not know what turns up late below it.
+
+    It also ends the alarm of a source that positions below the checkpoint were given out: a person has looked for them.
 
     :param dry_run: find, and ask for nothing
     :returns: what is missing, what became of it, and what is left for a person; JSON-ready
     """
     unaccounted = missing(setup)
-    found, wanted, act = unaccounted.found, unaccounted.wanted, unaccounted.act
+    act = unaccounted.act
     result = None
-    if act is not None and not dry_run:
-        result = carry_out_or_store(setup, act, who=who, why=why or "recovery of what is unaccounted for")
+    if not dry_run and (act is not None or _watched(setup)):
+        result = carry_out_or_store(setup, act or Act(ActKind.RECOVER), who=who, why=why)
     return {
         "pipeline": setup.pipeline.name,
         "dry_run": dry_run,
-        "missing": [item.to_json() for item in found],
-        "to_be_read_again": [item.to_json() for item in wanted],
+        "missing": [item.to_json() for item in unaccounted.found],
+        "to_be_read_again": [item.to_json() for item in unaccounted.wanted],
         "rewinds_to": dict(act.positions) if act is not None else {},
-        "applied": result is not None and result.applied,
+        "applied": act is not None and result is not None and result.applied,
         "intent": None if result is None else result.intent,
-        "left": [item.to_json() for item in found if item not in wanted],
+        "left": [item.to_json() for item in unaccounted.left],
     }
+
+
+def _watched(setup: Setup) -> bool:
+    """Whether the ledger keeps what a planning saw of the source, for the next to compare."""
+    return any(WITNESS in record.state for record in setup.ledger.partitions(setup.pipeline.name).values())
 
 
 def adopt(setup: Setup, ledger_id: str, *, who: str, why: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.connectors.content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.positions import Positions
 from airflow_provider_ckpt.connectors.protocols import Reader, Writer
 from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
@@ -129,11 +130,17 @@ class Lane:
             found = len(gathered.letters)
             gathered.letters = letters_left(gathered.letters, task, self._policy)
             gathered.filtered += found - len(gathered.letters)
+        positions = self._positions(task, gathered)
         letters = self._headed(task, gathered.letters)
         while True:
             skipped: set[int] = set()
             content = Content(
-                gathered.rows, letters, gathered.read, gathered.filtered, self._original(task, gathered, skipped)
+                gathered.rows,
+                letters,
+                gathered.read,
+                gathered.filtered,
+                self._original(task, gathered, skipped),
+                positions=positions,
             )
             content.counts(task, self._pipeline.dead_letter_queue)
             self._writer = self._writer or self._job.writer()
@@ -144,6 +151,14 @@ class Lane:
             rest = without(gathered.rows, skipped)
             gathered.filtered += gathered.rows.num_rows - rest.num_rows
             gathered.rows = rest
+
+    def _positions(self, task: BatchTask, gathered: Gathered) -> str | None:
+        """What the receipt keeps of the records' positions, by which ``recover`` finds those that come late."""
+        if not self._pipeline.source.ordered_by_cursor or task.key.letters or task.instruction is Instruction.VOID:
+            return None
+        if task.instruction is Instruction.REJECT:
+            return Positions.of([letter.position for letter in gathered.letters]).text()
+        return Positions.of(gathered.places.all).text()
 
     def _apply_function(self, task: BatchTask, gathered: Gathered, returns: pa.Schema) -> None:
         """The last step of the transform: the user's own function."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 
@@ -19,7 +21,12 @@ class Places:
     """
 
     def __init__(self, positions: pa.ChunkedArray) -> None:
-        self._positions = positions.to_numpy()
+        self._positions: npt.NDArray[np.int64] = positions.to_numpy()
+
+    @property
+    def all(self) -> npt.NDArray[np.int64]:
+        """Every record's position, in order."""
+        return self._positions
 
     def position(self, number: int) -> int:
         """A record's source position."""

@@ -20,6 +20,7 @@ from airflow_provider_ckpt.connectors.files.local import local_path
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, unchanged, unreadable
 from airflow_provider_ckpt.connectors.files.records import scan
+from airflow_provider_ckpt.connectors.positions import Digest
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
     Plan,
@@ -121,9 +122,13 @@ class FilesSource:
         """A file that changes is refused, and a new one comes last."""
         return False
 
-    def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:  # noqa: ARG002
+    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
         """None: a recorded file that changes is refused, so nothing can turn up in it."""
         return None
+
+    def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
+        """None: see :meth:`digests`."""
+        return ()
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
         """Give each task the files and byte spans that its range lies in.

@@ -64,6 +64,7 @@ class FilesWriter:
             counts,
             datetime.now(UTC),
             task.bound,
+            content.positions,
         )
         entry, ours = self._receipts.claim(receipt, name)
         if not ours and name is not None:

@@ -16,6 +16,7 @@ from airflow_provider_ckpt.connectors.jdbc.columns import DAY, LEAST, CursorKind
 from airflow_provider_ckpt.connectors.jdbc.cut import batch_records, cut, empty
 from airflow_provider_ckpt.connectors.jdbc.database import Database, require
 from airflow_provider_ckpt.connectors.jdbc.table import Table, look_up
+from airflow_provider_ckpt.connectors.positions import Digest, Positions
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
     Plan,
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 _BEHIND = 12 * 3600
 """Seconds by which the last time zone is behind UTC: until then a day is not over everywhere."""
 
+
+_FEW = 1_000
+"""Rows of which the positions are worth the time that they take to come through JDBC, even if the count is the same."""
 
 _STOOD = "stood"
 """Key of the partition's state: the newest bound that has stood for ``close_wait``."""
@@ -102,10 +106,19 @@ class JdbcSource:
         """Nobody can say when the last transaction below a bound has ended."""
         return True
 
-    def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:  # noqa: ARG002
-        """Rows that are visible now."""
+    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
+        """Of what is visible now; of ranges with many records only how many."""
         table = self._table()
-        return [table.count(span) for span in ranges]
+        return [self._digest(table, span) for span in ranges]
+
+    def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
+        """Those of the rows that are visible now."""
+        return self._table().positions(span)
+
+    @staticmethod
+    def _digest(table: Table, span: Range) -> Digest:
+        count = table.count(span)
+        return Digest(count, None) if count > _FEW else Positions.of(table.positions(span)).digest
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
         """The same tasks, each with what Spark needs to read it."""

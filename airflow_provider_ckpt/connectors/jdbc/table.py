@@ -55,6 +55,13 @@ class Table:
             rows = f"FROM (SELECT {self.at} AS ckpt_at {rows} ORDER BY {self.at} {self.dialect.first(most)}) ckpt_held"
         return int(self.database.rows(f"SELECT COUNT(*) {rows}", [Plain.COUNT])[0][0])
 
+    def positions(self, span: Range) -> list[int]:
+        """The positions of the rows that a range shows now, in order."""
+        found = self.database.rows(
+            f"SELECT {self.at} FROM {self.sql} WHERE {self.within(span)} ORDER BY {self.at}", [self.kind]
+        )
+        return [row[0] for row in found]
+
     def greatest(self) -> int | None:
         """The last row's position, or None if there is no row.
 

@@ -19,6 +19,7 @@ from airflow_provider_ckpt.connectors.kafka.continuity import LogContinuity, Log
 from airflow_provider_ckpt.connectors.kafka.probe import Place, Probe
 from airflow_provider_ckpt.connectors.kafka.sample import FEW, batch_records
 from airflow_provider_ckpt.connectors.kafka.topic import Asking, Bounds, Topic
+from airflow_provider_ckpt.connectors.positions import Digest
 from airflow_provider_ckpt.connectors.protocols import (
     REACHES,
     Connection,
@@ -124,9 +125,13 @@ class KafkaSource:
         """Nothing appears below the last stable offset."""
         return False
 
-    def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:  # noqa: ARG002
+    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
         """None: what was read can only become less, by compaction and retention."""
         return None
+
+    def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
+        """None: see :meth:`digests`."""
+        return ()
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
         """The same tasks, each with its partition's number and the topic's id; what expired since is an error.

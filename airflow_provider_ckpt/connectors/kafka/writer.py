@@ -157,7 +157,9 @@ class KafkaWriter:
         messages, letters = messages.without(bad) if bad else messages, [*content.letters, *own]
         verdict = task.instruction.verdict
         now = datetime.now(UTC)
-        receipt = Receipt(task.key, task.range, verdict, self._context.epoch, task.attempt, counts, now, task.bound)
+        receipt = Receipt(
+            task.key, task.range, verdict, self._context.epoch, task.attempt, counts, now, task.bound, content.positions
+        )
         hold = self._held(task.key.partition)
         transactions, producer = hold.transactions, hold.transactions.producer
         secret = secrets.token_bytes(16) if letters else None

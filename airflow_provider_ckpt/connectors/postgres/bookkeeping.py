@@ -32,7 +32,7 @@ LETTER_COLUMNS = (
 
 _RECEIPT_COLUMNS = (
     "generation, partition, seq, range_start, range_end, verdict, epoch, attempt, "
-    "read, delivered, filtered, dead_lettered, at, bound"
+    "read, delivered, filtered, dead_lettered, at, bound, positions"
 )
 
 
@@ -63,10 +63,11 @@ class Bookkeeping:
                 seq bigint NOT NULL, range_start bigint NOT NULL, range_end bigint NOT NULL, verdict text NOT NULL,
                 epoch bigint NOT NULL, attempt int NOT NULL, read bigint NOT NULL, delivered bigint NOT NULL,
                 filtered bigint NOT NULL, dead_lettered bigint NOT NULL,
-                at timestamptz NOT NULL DEFAULT clock_timestamp(), bound bigint,
+                at timestamptz NOT NULL DEFAULT clock_timestamp(), bound bigint, positions text,
                 PRIMARY KEY (ledger, pipeline, generation, partition, seq),
                 CHECK (range_start < range_end), CHECK (read = delivered + filtered + dead_lettered)
             );
+            ALTER TABLE {self.table(RECEIPT)} ADD COLUMN IF NOT EXISTS positions text;
             CREATE INDEX IF NOT EXISTS {quote(f"{RECEIPT}_known")}
                 ON {self.table(RECEIPT)} (ledger, pipeline, partition, generation, range_end);
             CREATE TABLE IF NOT EXISTS {self.table(DEAD_LETTER)} (
@@ -89,16 +90,17 @@ class Bookkeeping:
         """Claim a receipt, and lock the fence row to the transaction's end.
 
         Values: ledger, pipeline, epoch, generation, partition, seq, range start and end, verdict, attempt, the four
-        counts, time, bound. Fails for want of an epoch (23502) unless the fence stands at it, and because there is a
-        receipt (23505) if there is one.
+        counts, time, bound, positions. Fails for want of an epoch (23502) unless the fence stands at it, and because
+        there is a receipt (23505) if there is one.
         """
         return f"""
             INSERT INTO {self.table(RECEIPT)} (ledger, pipeline, epoch, generation, partition, seq, range_start,
-                range_end, verdict, attempt, read, delivered, filtered, dead_lettered, at, bound)
+                range_end, verdict, attempt, read, delivered, filtered, dead_lettered, at, bound, positions)
             VALUES ({{0}}, {{1}}, (
                     SELECT epoch FROM {self.table(FENCE)}
                     WHERE ledger = {{0}} AND pipeline = {{1}} AND epoch = {{2}} FOR SHARE
-                ), {{3}}, {{4}}, {{5}}, {{6}}, {{7}}, {{8}}, {{9}}, {{10}}, {{11}}, {{12}}, {{13}}, {{14}}, {{15}})"""
+                ), {{3}}, {{4}}, {{5}}, {{6}}, {{7}}, {{8}}, {{9}}, {{10}}, {{11}}, {{12}}, {{13}}, {{14}}, {{15}},
+                {{16}})"""
 
     @property
     def recount(self) -> str:
@@ -206,7 +208,7 @@ class Bookkeeping:
 
 def receipt_of(row: tuple[Any, ...]) -> Receipt:
     """A receipt from a row of :attr:`Bookkeeping.receipt` or :attr:`Bookkeeping.receipts`."""
-    generation, partition, seq, start, end, verdict, epoch, attempt, read, delivered, filtered, dead, at, bound = row
+    generation, partition, seq, start, end, verdict, epoch, attempt, *counts, at, bound, positions = row
     assert isinstance(at, datetime)
     return Receipt(
         BatchKey(generation, partition, seq),
@@ -214,9 +216,10 @@ def receipt_of(row: tuple[Any, ...]) -> Receipt:
         Verdict(verdict),
         epoch,
         attempt,
-        Counts(read, delivered, filtered, dead),
+        Counts(*counts),
         at.astimezone(UTC),
         bound,
+        positions,
     )
 
 

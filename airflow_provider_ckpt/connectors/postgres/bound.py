@@ -128,19 +128,17 @@ def _transactions(fetch: Fetch) -> tuple[frozenset[str], frozenset[str]]:
     return virtual, frozenset(row[0] for row in fetch(_PREPARED, []))
 
 
-def candidate(fetch: Fetch, table: Table, cursor: str) -> int | None:
-    """One past the greatest cursor value, or less where a coarse type lets more rows of the current value appear.
+def greatest_position(fetch: Fetch, table: Table, cursor: str) -> int | None:
+    """The position of the greatest cursor value, None if the table is empty.
 
     :raises SourceError: if the greatest or smallest value is infinite or too large to have a successor
     """
-    column = table.by_name[cursor]
-    kind = CursorKind(column.base_type)
+    kind = CursorKind(table.by_name[cursor].base_type)
     if kind not in INTEGERS:
         _refuse_infinity(fetch, table, cursor)
     # The sub-select keeps the maximum an index lookup and gives the expression a plain column.
-    greatest = fetch(
-        f"SELECT {position_sql(kind, 'c')} FROM (SELECT max({quote(cursor)}) AS c FROM {table.sql}) AS m", []
-    )[0][0]
+    query = f"SELECT {position_sql(kind, 'c')} FROM (SELECT max({quote(cursor)}) AS c FROM {table.sql}) AS m"
+    greatest = fetch(query, [])[0][0]
     if greatest is None:
         return None
     if greatest >= _LAST_MICROSECOND:
@@ -148,7 +146,19 @@ def candidate(fetch: Fetch, table: Table, cursor: str) -> int | None:
             f"cursor {cursor} of {table.label} has reached the largest 64-bit number, so nothing can follow it.",
             hint="Choose another cursor column.",
         )
-    following = int(greatest) + 1
+    return int(greatest)
+
+
+def candidate(fetch: Fetch, table: Table, cursor: str, greatest: int | None) -> int | None:
+    """One past the greatest cursor value, or less where a coarse type lets more rows of the current value appear.
+
+    :param greatest: as :func:`greatest_position` gave it
+    """
+    if greatest is None:
+        return None
+    column = table.by_name[cursor]
+    kind = CursorKind(column.base_type)
+    following = greatest + 1
     now = _earliest_next(fetch, kind, column.modifier)
     if now is None:
         return following

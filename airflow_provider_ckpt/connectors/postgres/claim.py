@@ -34,6 +34,7 @@ def begin(receipt: Receipt, context: SinkContext, books: Bookkeeping, cursor: An
         *(context.ledger, context.pipeline, receipt.epoch, key.generation, key.partition, key.seq),
         *(span.start, span.end, receipt.verdict.value, receipt.attempt),
         *(counts.read, counts.delivered, counts.filtered, counts.dead_lettered, receipt.at, receipt.bound),
+        receipt.positions,
     )
     try:
         claim = books.claim.format(*map(literal, values))

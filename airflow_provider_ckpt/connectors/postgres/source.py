@@ -5,16 +5,27 @@ A plan never ends beyond a closed bound (``bound.py``), so that a row committed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres.bound import Candidate, candidate, close
-from airflow_provider_ckpt.connectors.postgres.column_types import INTEGERS, LEAST, SPARK_TYPES, CursorKind, value_sql
+from airflow_provider_ckpt.connectors.positions import Digest
+from airflow_provider_ckpt.connectors.postgres.bound import Candidate, candidate, close, greatest_position
+from airflow_provider_ckpt.connectors.postgres.column_types import (
+    LEAST,
+    SPARK_TYPES,
+    CursorKind,
+    position_sql,
+    value_sql,
+)
 from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
+from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
 from airflow_provider_ckpt.connectors.postgres.cut import Cutter
+from airflow_provider_ckpt.connectors.postgres.origins import UNDATED, origins
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres.witness import Watch, Witness
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
     Plan,
@@ -25,12 +36,15 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourcePartition,
     Start,
 )
-from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.recovery import WITNESS
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
+
+log = logging.getLogger(__name__)
 
 _SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}
 """Boundaries are found by walking an index; the planner must not weigh that against a sort."""
@@ -38,18 +52,6 @@ _SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "en
 _MOMENT = 1.0
 """Seconds that a look waits at most: as long as a busy database's transactions take, and not as a load does."""
 
-_SEQUENCES = """
-SELECT s.seqrelid::regclass::text, s.seqcache, s.seqincrement FROM pg_catalog.pg_sequence s
-WHERE s.seqrelid IN (
-    SELECT objid FROM pg_catalog.pg_depend
-    WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
-      AND refobjid = {0}::oid AND refobjsubid = {1}::int
-  UNION ALL
-    SELECT d.refobjid FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_attrdef a ON a.oid = d.objid
-    WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
-      AND a.adrelid = {0}::oid AND a.adnum = {1}::int
-)
-"""
 _IDENTITY = """
 SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::text, d.oid::bigint
 FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
@@ -59,6 +61,21 @@ SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.has_table_privilege({0}::oid, 
     OR pg_catalog.has_any_column_privilege({0}::oid, 'SELECT')
 """
 _KINDS = frozenset({"r", "p", "v"})
+
+_KNOWN = "write source.late_rows: recover if this is known and `airflow ckpt recover` is run for such rows."
+
+
+def _remedies(pipeline: str) -> str:
+    return (
+        f"airflow ckpt recover {pipeline}` reads what came at positions where nothing was read, and lets planning go "
+        f"on; `airflow ckpt rewind {pipeline} --to-position N --reason …` reads everything from N on once more, which "
+        f"is what rows need whose positions others had before them. Or {_KNOWN}"
+    )
+
+
+def _digest(row: tuple[Any, ...]) -> Digest:
+    count, quotients, remainders, cubes = row
+    return Digest(count, (quotients, remainders, cubes))
 
 
 class PostgresSource:
@@ -72,6 +89,7 @@ class PostgresSource:
         self._cursor = pipeline.source.cursor
         self._wanted = pipeline.source.columns
         self._key = pipeline.source.key
+        self._late_rows = pipeline.source.late_rows
         self._wait = pipeline.source.close_wait.total_seconds()
         self._connection = require(connection, "source")
         self._open: Any = None
@@ -100,7 +118,10 @@ class PostgresSource:
         with self._session() as fetch:
             table = self._table(fetch)
             least = LEAST[CursorKind(table.by_name[self._cursor].base_type)]
-            return Start(least if start_from == "earliest" else candidate(fetch, table, self._cursor) or least)
+            if start_from == "earliest":
+                return Start(least)
+            greatest = greatest_position(fetch, table, self._cursor)
+            return Start(candidate(fetch, table, self._cursor, greatest) or least)
 
     def shape(self) -> Shape:
         """The table's columns (or those the pipeline names) and their Spark types."""
@@ -108,11 +129,14 @@ class PostgresSource:
             return Shape(False, self._columns(self._table(fetch)))
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Cut each stretch; one without an end reaches to the newest closed bound. See :meth:`Source.plan`."""
+        """Cut each stretch; one without an end reaches to the newest closed bound. See :meth:`Source.plan`.
+
+        :raises SourceError: if positions below the plan were given out since the last planning
+        """
         with self._session() as fetch:
             table = self._table(fetch)
             cutter = Cutter(fetch, table, self._cursor)
-            plan = self._close(fetch, table, request)
+            greatest, plan = self._close(fetch, table, request)
             batches: list[PlannedBatch] = []
             left, more = request.max_records, False
             for todo in request.todo:
@@ -129,29 +153,30 @@ class PostgresSource:
                 batches.extend(cut.batches)
                 left -= cut.records
                 more = more or cut.more
-            return replace(plan, batches=batches, more=more)
+            plan = replace(plan, batches=batches, more=more)
+            return plan if request.look else self._watched(fetch, table, request, plan, greatest)
 
     def late(self) -> bool:
-        """Times are set by the clocks of applications; numbers come from a sequence, which the closed bound covers.
+        """Any value can come late: an application may set it, or take it from a sequence long before it is inserted."""
+        return True
 
-        A sequence that leaves numbers out may have an application that gives those out itself, whenever it likes.
-        """
+    def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
+        """Of the rows that are visible now."""
         with self._session() as fetch:
             table = self._table(fetch)
-            column = table.by_name[self._cursor]
-            if CursorKind(column.base_type) not in INTEGERS:
-                return True
-            return any(step > 1 for _, _, step in fetch(_SEQUENCES, [table.oid, column.number]))
+            return [_digest(fetch(Digest.sql(*self._rows(table, span)), [])[0]) for span in ranges]
 
-    def count(self, partition: str, ranges: Sequence[Range]) -> Sequence[int] | None:  # noqa: ARG002
-        """Rows that are visible now; a timestamp that an application sets can bring one into a range that was read."""
+    def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
+        """Those of the rows that are visible now."""
         with self._session() as fetch:
-            table = self._table(fetch)
-            kind = CursorKind(table.by_name[self._cursor].base_type)
-            cursor = quote(self._cursor)
-            bounds = [(value_sql(kind, span.start), value_sql(kind, span.end)) for span in ranges]
-            counted = f"SELECT count(*) FROM {table.sql} WHERE {cursor} >= "
-            return [fetch(f"{counted}{start} AND {cursor} < {end}", [])[0][0] for start, end in bounds]
+            position, rows = self._rows(self._table(fetch), span)
+            return [row[0] for row in fetch(f"SELECT {position} {rows} ORDER BY 1", [])]
+
+    def _rows(self, table: Table, span: Range) -> tuple[str, str]:
+        """The position of a row as SQL, and the rows of a range, from FROM on."""
+        kind, cursor = CursorKind(table.by_name[self._cursor].base_type), quote(self._cursor)
+        low, high = value_sql(kind, span.start), value_sql(kind, span.end)
+        return position_sql(kind, cursor), f"FROM {table.sql} WHERE {cursor} >= {low} AND {cursor} < {high}"
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
         """The same tasks, each naming the table by its oid, so that a reader refuses a recreated one."""
@@ -230,22 +255,11 @@ class PostgresSource:
                 pipeline=self._pipeline,
                 hint=f"GRANT SELECT ON {table.sql} to it.",
             )
-        column = table.by_name[self._cursor]
-        for name, cached, step in fetch(_SEQUENCES, [table.oid, column.number]):
-            fills = f"sequence {name} fills cursor {self._cursor} of {table.label} and"
-            if cached > 1:
-                raise ConfigError(
-                    f"{fills} hands out {cached} values at a time to each session, so that smaller ones can appear "
-                    "after greater ones.",
-                    pipeline=self._pipeline,
-                    hint=f"ALTER SEQUENCE {name} CACHE 1, or choose another cursor.",
-                )
-            if step < 0:
-                raise ConfigError(
-                    f"{fills} counts down, so that every new row is below those that were read.",
-                    pipeline=self._pipeline,
-                    hint="Choose a cursor that only grows.",
-                )
+        self._refuse_undated(fetch, table)
+        for problem, remedy in CursorValues(fetch, table, self._cursor).problems():
+            if self._tells:
+                raise ConfigError(problem, pipeline=self._pipeline, hint=f"{remedy}; or {_KNOWN}")
+            log.warning("%s: %s source.late_rows says that this is known", self._pipeline, problem)
         self._refuse_nulls(fetch, table)
 
     def _refuse_nulls(self, fetch: Fetch, table: Table) -> None:
@@ -259,16 +273,68 @@ class PostgresSource:
                 hint=f"Fill them, then ALTER TABLE {table.sql} ALTER {name} SET NOT NULL, or choose another cursor.",
             )
 
-    def _close(self, fetch: Fetch, table: Table, request: PlanRequest) -> Plan:
+    def _refuse_undated(self, fetch: Fetch, table: Table) -> None:
+        """Refuse what is foreign or refreshed as a whole, however deep it lies below a view or among partitions."""
+        for item in origins(fetch, table):
+            if item.kind in UNDATED:
+                raise ConfigError(
+                    f"{table.label} shows rows of {item.label}, a {UNDATED[item.kind]}, which cannot say which of them "
+                    "are new or still to be committed.",
+                    pipeline=self._pipeline,
+                    hint="Leave it out of the view or the partitions, or give its origin a pipeline of its own.",
+                )
+
+    def _watched(self, fetch: Fetch, table: Table, request: PlanRequest, plan: Plan, greatest: int | None) -> Plan:
+        """The plan, with what the next planning compares with.
+
+        :param greatest: the table's greatest position, noted before the plan was made
+        :raises SourceError: if positions below the plan were given out since the last planning
+        """
+        tail = max((todo.start for todo in request.todo if todo.asks_bound), default=None)
+        if tail is None:
+            return plan
+        kept = request.states.get(table.label, {})
+        before = Witness.from_json(kept[WITNESS]) if WITNESS in kept else None
+        if before is not None and tail < before.end:  # rewound since: what was seen then says nothing of now
+            before = None
+        sequences = CursorValues(fetch, table, self._cursor).sequences()
+        watch = Watch(fetch, table, self._cursor, top=greatest, sequences=sequences, origins=origins(fetch, table))
+        end_before = None if before is None else before.end
+        for sign in () if before is None else watch.signs(before):
+            found = f"{table.label}, cursor {self._cursor}: {sign.seen}"
+            if self._tells:
+                first = f"First {sign.remedy}. Then `" if sign.remedy else "`"
+                raise SourceError(
+                    found,
+                    pipeline=self._pipeline,
+                    position=end_before,
+                    hint=first + _remedies(self._pipeline),
+                )
+            log.warning("%s: %s source.late_rows says that this is known", self._pipeline, found)
+        end = max((batch.range.end for batch in plan.batches), default=tail)
+        witness = watch.witness(before, tail, max(end, tail)).to_json()
+        state: Mapping[str, object] = plan.states.get(
+            table.label, {name: kept[name] for name in kept if name != WITNESS}
+        )
+        return replace(plan, states={table.label: {**state, WITNESS: witness}})
+
+    @property
+    def _tells(self) -> bool:
+        """Whether rows below the checkpoint are an error, and not what ``recover`` is run for anyway."""
+        return self._late_rows == "refuse"
+
+    def _close(self, fetch: Fetch, table: Table, request: PlanRequest) -> tuple[int | None, Plan]:
+        """The table's greatest position, and up to where it can be planned."""
         if not any(todo.asks_bound for todo in request.todo):
-            return Plan()
+            return None, Plan()
         self._refuse_nulls(fetch, table)
-        noted = candidate(fetch, table, self._cursor)
+        greatest = greatest_position(fetch, table, self._cursor)
+        noted = candidate(fetch, table, self._cursor, greatest)
         kept = request.states.get(table.label)
         tail = max(todo.start for todo in request.todo if todo.asks_bound)
         if noted is not None and noted <= tail:  # nothing new is visible, so there is nothing to wait for
-            return Plan()
+            return greatest, Plan()
         wait = min(self._wait, _MOMENT) if request.look else self._wait
-        closing = close(fetch, noted, Candidate.from_json(kept) if kept else None, wait)
+        closing = close(fetch, noted, Candidate.from_json(kept) if kept and "candidate" in kept else None, wait)
         states = {table.label: closing.waiting.to_json() if closing.waiting else {}}
-        return Plan(bounds={} if closing.bound is None else {table.label: closing.bound}, states=states)
+        return greatest, Plan(bounds={} if closing.bound is None else {table.label: closing.bound}, states=states)

@@ -123,8 +123,9 @@ class PostgresWriter:
         verdict = task.instruction.verdict
         counts = content.counts(task, self._queue)
         receipt = Receipt(
-            task.key, task.range, verdict, self._context.epoch, task.attempt, counts, self._now(), task.bound
-        )
+            task.key, task.range, verdict, self._context.epoch, task.attempt, counts, self._now(), task.bound,
+            content.positions,
+        )  # fmt: skip
         if not begin(receipt, self._context, books, self._cursor):
             return self._found(task, books)
         letters = content.letters

@@ -136,6 +136,7 @@ class TableCommitter(ABC):
             staged.counts,
             at,
             staged.bound,
+            staged.positions,
         )
         return Entry(receipt, staged.name)
 

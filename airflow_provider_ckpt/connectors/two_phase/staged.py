@@ -22,6 +22,7 @@ class Staged:
     :param files: its rows: data files as the table format describes them; ``path`` is relative to the table or absolute
     :param letters: path of its dead letters, or None
     :param schema: of the rows, as the table format writes it down; None if the batch came without columns
+    :param positions: of the records read, for the receipt
     """
 
     range: Range
@@ -32,6 +33,7 @@ class Staged:
     files: Sequence[Mapping[str, Any]]
     letters: str | None
     schema: str | None
+    positions: str | None = None
 
     @classmethod
     def of(cls, outcome: Outcome) -> Staged:
@@ -46,6 +48,7 @@ class Staged:
             data["files"],
             data["letters"],
             data["schema"],
+            data["positions"],
         )
 
     def outcome(self, task: BatchTask, letters: Mapping[str, int]) -> Outcome:
@@ -59,6 +62,7 @@ class Staged:
             "files": [dict(file) for file in self.files],
             "letters": self.letters,
             "schema": self.schema,
+            "positions": self.positions,
         }
         return Outcome(task.key, task.attempt, AttemptOutcome.STAGED, letters=letters, staged=data)
 

@@ -118,6 +118,7 @@ class TableWriter(ABC, Generic[V]):
             data.files,
             letters_file,
             data.schema,
+            content.positions,
         )
         return staged.outcome(task, Counter(letter.error.type.value for letter in letters))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_provider_ckpt.connectors.positions import Positions
 from airflow_provider_ckpt.connectors.protocols import (
     POSITION,
     Plan,
@@ -194,15 +195,20 @@ class SourceConformance(ABC):
             assert positions == sorted(positions)
             assert all(batch.range.start <= position < batch.range.end for position in positions)
 
-    def test_it_counts_what_reading_gives_or_says_that_no_more_can_turn_up(
+    def test_it_sums_up_what_reading_gives_or_says_that_no_more_can_turn_up(
         self, harness: SourceHarness, ledger: Ledger
     ) -> None:
         harness.add(100)
         ledger.plan(30)
 
-        counted = ledger.source.count(ledger.partition, [batch.range for batch in ledger.planned])
+        digests = ledger.source.digests(ledger.partition, [batch.range for batch in ledger.planned])
 
-        assert counted is None or list(counted) == [30, 30, 30, 10]
+        if digests is not None:
+            read = [[position for position, _ in batch] for batch in ledger.read(ledger.planned)]
+            shown = [list(ledger.source.positions(ledger.partition, batch.range)) for batch in ledger.planned]
+            assert [digest.count for digest in digests] == [30, 30, 30, 10]
+            assert list(digests) == [Positions.of(positions).digest for positions in read]
+            assert shown == read
 
     def test_reading_again_gives_the_same(self, harness: SourceHarness, ledger: Ledger) -> None:
         harness.add(20)

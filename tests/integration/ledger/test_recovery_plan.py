@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchState, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError, LeaseBusyError, LedgerStateError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import Missing, Why
+from airflow_provider_ckpt.core.recovery import Missing, Reading, Surplus, Why
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.acts import TTL, Acts, delivered
@@ -30,9 +30,14 @@ WRITERS = 4
 def plan(acts: Acts, late: dict[int, int] | None = None) -> list[Missing]:
     """The recovery plan, with a source that shows more records in ranges that begin at some positions."""
 
-    def shown(partition: str, ranges: Sequence[Range]) -> list[int]:
+    def shown(partition: str, readings: Sequence[Reading]) -> list[Surplus | None]:
         assert partition == "t"
-        return [span.end - span.start + (late or {}).get(span.start, 0) for span in ranges]
+        found: list[Surplus | None] = []
+        for reading in readings:
+            span = reading.receipt.range
+            count = span.end - span.start + (late or {}).get(span.start, 0)
+            found.append(Surplus(count, count - reading.records) if count > reading.records else None)
+        return found
 
     return acts.ledger.recovery_plan("orders", settle_lag=LAG, now=acts.now, window=acts.window, shown=shown)
 
@@ -88,7 +93,7 @@ def test_a_replay_owns_its_stretch_and_then_stands_in_for_it(windowed: Acts) -> 
 def test_nobody_asks_the_source_where_nothing_can_be_compared(acts: Acts) -> None:
     acts.deliver(10)
 
-    def shown(_partition: str, _ranges: Sequence[Range]) -> list[int]:
+    def shown(_partition: str, _readings: Sequence[Reading]) -> list[Surplus | None]:
         raise AssertionError("asked")
 
     assert acts.ledger.recovery_plan("orders", settle_lag=LAG, now=acts.now, shown=shown) == []
@@ -103,7 +108,7 @@ def test_an_unknown_pipeline_has_no_plan(ledger: Ledger) -> None:
 def test_a_subscription_tells_what_is_missing_and_then_what_is_new(windowed: Acts) -> None:
     windowed.wait(minutes=6)
     reader = windowed.ledger.subscribe(
-        "orders", settle_lag=LAG, now=windowed.now, shown=lambda _, ranges: [99] * len(ranges)
+        "orders", settle_lag=LAG, now=windowed.now, shown=lambda _, readings: [Surplus(99, 89)] * len(readings)
     )
     assert [item.range for item in reader.missing] == [Range(0, 10), Range(10, 20), Range(20, 30)]
     assert reader.poll() == []

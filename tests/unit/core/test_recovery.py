@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,9 +13,12 @@ from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.core.recovery import (
     Account,
+    Missing,
+    Reading,
     Stand,
+    Surplus,
     Why,
-    countable,
+    comparable,
     expired,
     low_watermark,
     missing,
@@ -48,9 +52,11 @@ def account(*receipts: RangeReceipt, batches: tuple[Batch, ...] = (), committed:
     return Account(part, 0, receipts, Stand(1, committed, end))
 
 
-def side(base: int, limit: int, committed: int, *receipts: RangeReceipt, generation: int = 2) -> Account:
+def side(
+    base: int, limit: int, committed: int, *receipts: RangeReceipt, generation: int = 2, kind: str = "replay"
+) -> Account:
     """A side partition that reads a stretch of ``t`` again."""
-    part = Partition(f"recovery:{generation}:t", generation=generation, base=base, committed=committed, limit=limit)
+    part = Partition(f"{kind}:{generation}:t", generation=generation, base=base, committed=committed, limit=limit)
     return Account(part, base, receipts, Stand(generation, committed, committed))
 
 
@@ -128,16 +134,18 @@ class TestLate:
     def ask(self, *accounts: Account, late: dict[int, int]) -> list[tuple[Range, int | None, int | None]]:
         """What is missing if the source shows this many more records in the ranges that begin there."""
 
-        def shown(_partition: str, ranges: object) -> list[int]:
-            assert isinstance(ranges, list)
-            return [span.end - span.start + late.get(span.start, 0) for span in ranges]
+        def shown(_partition: str, readings: Sequence[Reading]) -> list[Surplus | None]:
+            spans = [reading.receipt.range for reading in readings]
+            shows = [span.end - span.start + late.get(span.start, 0) for span in spans]
+            more = [count - reading.records for count, reading in zip(shows, readings, strict=True)]
+            return [Surplus(count, extra) if extra > 0 else None for count, extra in zip(shows, more, strict=True)]
 
         found = missing(accounts, before=NOW - timedelta(minutes=5), shown=shown)
         assert all(item.why is Why.LATE for item in found)
         return [(item.range, item.read, item.shown) for item in found]
 
     def test_a_source_that_can_never_show_more_is_taken_at_its_word(self) -> None:
-        assert missing([account(receipt(0, 30))], before=NOW, shown=lambda _partition, _ranges: None) == []
+        assert missing([account(receipt(0, 30))], before=NOW, shown=lambda _partition, _readings: None) == []
 
     def test_each_range_is_listed_once_with_both_counts(self) -> None:
         known = account(receipt(0, 10), receipt(10, 20), receipt(20, 30))
@@ -164,22 +172,54 @@ class TestLate:
         assert self.ask(known, late={0: 1, 20: 1}) == [(Range(20, 30), 10, 11)]
 
     def test_a_newer_reading_of_the_range_stands_in_for_the_older(self) -> None:
-        again = side(0, 20, 20, receipt(0, 20, read=22, generation=2, name="recovery:2:t"))
+        again = side(0, 20, 20, receipt(0, 20, read=22, generation=2, name="replay:2:t"))
         known = account(receipt(0, 10), receipt(10, 20), receipt(20, 30))
         assert self.ask(known, again, late={0: 2}) == []
         assert self.ask(known, again, late={0: 3}) == [(Range(0, 20), 22, 23)]
 
     def test_of_two_newer_readings_the_newest_counts(self) -> None:
-        first = side(0, 20, 20, receipt(0, 20, read=21, generation=2, name="recovery:2:t"))
-        second = side(0, 20, 20, receipt(0, 20, read=22, generation=3, name="recovery:3:t"), generation=3)
-        found = countable(account(receipt(0, 20)), [first, second], before=NOW)
-        assert [item.counts.read for item in found] == [22]
+        first = side(0, 20, 20, receipt(0, 20, read=21, generation=2, name="replay:2:t"))
+        second = side(0, 20, 20, receipt(0, 20, read=22, generation=3, name="replay:3:t"), generation=3)
+        found = comparable(account(receipt(0, 20)), [first, second], before=NOW)
+        assert [item.records for item in found] == [22]
 
     def test_a_reading_from_before_a_rewind_stands_in_for_nothing(self) -> None:
-        before = side(0, 20, 20, receipt(0, 20, read=21, generation=2, name="recovery:2:t"))
+        before = side(0, 20, 20, receipt(0, 20, read=21, generation=2, name="replay:2:t"))
         rewound = Partition("t", generation=3, committed=20)
         known = Account(rewound, 0, [receipt(0, 20, read=22, generation=3)], Stand(3, 20, 20))
         assert self.ask(known, before, late={0: 2}) == []
+
+    def test_a_recovery_adds_to_the_reading_that_it_completes(self) -> None:
+        again = side(7, 9, 9, receipt(7, 9, read=2, generation=2, name="recovery:2:t"), kind="recovery")
+        more = side(3, 4, 4, receipt(3, 4, generation=3, name="recovery:3:t"), generation=3, kind="recovery")
+        known = account(receipt(0, 10, read=7), receipt(10, 20), committed=20, end=20)
+        assert self.ask(known, again, more, late={}) == []
+        assert self.ask(known, again, more, late={0: 1}) == [(Range(0, 10), 10, 11)]
+
+    def test_a_recovery_of_what_was_read_once_more_since_adds_nothing(self) -> None:
+        again = side(7, 9, 9, receipt(7, 9, read=2, generation=2, name="recovery:2:t"), kind="recovery")
+        whole = side(0, 10, 10, receipt(0, 10, generation=3, name="replay:3:t"), generation=3)
+        known = account(receipt(0, 10, read=8), committed=10, end=10)
+        assert self.ask(known, again, whole, late={}) == []
+        assert self.ask(known, again, whole, late={0: 1}) == [(Range(0, 10), 10, 11)]
+
+    def test_a_recovery_after_a_replay_adds_to_that(self) -> None:
+        whole = side(0, 10, 10, receipt(0, 10, read=9, generation=2, name="replay:2:t"))
+        again = side(7, 8, 8, receipt(7, 8, generation=3, name="recovery:3:t"), generation=3, kind="recovery")
+        assert self.ask(account(receipt(0, 10, read=8), committed=10, end=10), whole, again, late={}) == []
+
+    def test_what_has_changed_without_showing_which_came_late_is_told_as_that(self) -> None:
+        found = missing([account(receipt(0, 10), committed=10, end=10)], before=NOW, shown=lambda *_: [Surplus(9, 0)])
+        assert found == [Missing("t", Range(0, 10), Why.CHANGED, 10, 9)]
+        assert not found[0].told_apart
+
+    def test_of_overlapping_receipts_each_late_position_is_named_once(self) -> None:
+        both = [Surplus(21, 1, (Range(12, 14),), (15,)), Surplus(21, 1, (Range(12, 14), Range(25, 26)), (15, 27))]
+        found = missing([account(receipt(0, 20), receipt(10, 30))], before=NOW, shown=lambda *_: both)
+        assert [(item.range, item.spans, item.shared) for item in found] == [
+            (Range(0, 20), (Range(12, 14),), (15,)),
+            (Range(20, 30), (Range(25, 26),), (27,)),
+        ]
 
     def test_what_a_side_partition_is_still_to_read_has_an_owner(self) -> None:
         known = account(receipt(0, 10), receipt(10, 20), receipt(20, 30))

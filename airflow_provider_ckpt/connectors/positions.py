@@ -1,0 +1,186 @@
+"""The positions of a batch's records, as a receipt keeps them: a digest, and all of them where that takes little room.
+
+By these ``recover`` tells later which records of a range came after it was read, though others have moved away. The
+digest does not depend on order: a count, and sums over each position's quotient and remainder by a prime, and over the
+remainder's cube. All positions are kept as their differences, compressed, which takes some hundred bytes for dense
+ids of any number, and about two bytes a record for times.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.core.ranges import Range, merge
+from airflow_provider_ckpt.core.recovery import Surplus
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+PRIME = 2**31 - 1
+"""The square of a remainder by it, and a product with another, fit into 64 bits."""
+
+MOST = 60_000
+"""Characters that a receipt spends on positions at most."""
+
+_SAMPLE = 4_096
+_WIDTHS = ("u1", "u2", "u4", "u8")
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What positions sum up to; equal digests mean equal positions, but for an accident of one in billions.
+
+    :param sums: of the quotients by :data:`PRIME`, rounded down, of what is left, and of the cubes of that, each modulo
+        the prime; None where only the count is known
+    """
+
+    count: int
+    sums: tuple[int, int, int] | None
+
+    @classmethod
+    def of(cls, positions: npt.NDArray[np.int64]) -> Digest:
+        """The digest of some positions."""
+        quotients, remainders = positions // PRIME, positions % PRIME
+        cubes = remainders * remainders % PRIME * remainders % PRIME
+        return cls(len(positions), (int(quotients.sum()), int(remainders.sum()), int(cubes.sum())))
+
+    @classmethod
+    def total(cls, parts: Iterable[Digest]) -> Digest:
+        """The digest of the positions of several."""
+        count, sums = 0, (0, 0, 0)
+        for part in parts:
+            assert part.sums is not None
+            count += part.count
+            sums = (sums[0] + part.sums[0], sums[1] + part.sums[1], sums[2] + part.sums[2])
+        return cls(count, sums)
+
+    def same(self, other: Digest) -> bool:
+        """Whether both are of the same positions, as far as is known."""
+        if self.sums is None or other.sums is None:
+            return self.count == other.count
+        return self == other
+
+    @staticmethod
+    def sql(position: str, rows: str) -> str:
+        """A query for the digest of rows, in PostgreSQL's SQL.
+
+        :param position: an expression of a 64-bit integer
+        :param rows: the rest, from FROM on
+        """
+        quotient, left = f"p / {PRIME} - (p % {PRIME} < 0)::int", f"(p % {PRIME} + {PRIME}) % {PRIME}"
+        sums = ", ".join(f"coalesce(sum({value}), 0)::bigint" for value in ("q", "r", f"r * r % {PRIME} * r % {PRIME}"))
+        divided = f"SELECT {quotient} AS q, {left} AS r FROM (SELECT {position} AS p {rows}) AS shown"
+        return f"SELECT count(*), {sums} FROM ({divided}) AS divided"
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """What a receipt keeps.
+
+    :param packed: all of them, in order; None if that takes too much room
+    """
+
+    digest: Digest
+    packed: str | None
+
+    @classmethod
+    def of(cls, positions: Any) -> Positions:
+        """Those of a batch.
+
+        :param positions: as a numpy array, or a sequence
+        """
+        import numpy as np
+
+        array = np.sort(np.asarray(positions, dtype=np.int64))
+        return cls(Digest.of(array), _packed(array))
+
+    def text(self) -> str:
+        """The text that a receipt keeps; :meth:`parse` is its inverse."""
+        assert self.digest.sums is not None
+        sums = ",".join(map(str, (self.digest.count, *self.digest.sums)))
+        return sums if self.packed is None else f"{sums};{self.packed}"
+
+    @classmethod
+    def parse(cls, text: str) -> Positions:
+        """What :meth:`text` wrote."""
+        numbers, _, packed = text.partition(";")
+        count, quotients, remainders, cubes = map(int, numbers.split(","))
+        return cls(Digest(count, (quotients, remainders, cubes)), packed or None)
+
+    def all(self) -> npt.NDArray[np.int64] | None:
+        """Every position, in order; None if they are not kept."""
+        return None if self.packed is None else _unpacked(self.packed)
+
+
+def surplus(read: Sequence[Positions], shown: Sequence[int]) -> Surplus:
+    """Which of the positions that a range shows now came after it was read.
+
+    A position that was read before, and shows more records than then, cannot be read again without doubling some.
+
+    :param read: what the range's readings read, of all of which the positions are kept
+    :param shown: every position that it shows now, in order
+    """
+    before: Counter[int] = Counter()
+    for reading in read:
+        kept = reading.all()
+        assert kept is not None
+        before.update(kept.tolist())
+    now = Counter(shown)
+    late = {position: count - before[position] for position, count in now.items() if count > before[position]}
+    fresh = [position for position in late if position not in before]
+    barriers = sorted(before)
+    return Surplus(
+        len(shown),
+        sum(late.values()),
+        spans=tuple(_spans(sorted(fresh), barriers)),
+        shared=tuple(sorted(position for position in late if position in before)),
+    )
+
+
+def _spans(fresh: Sequence[int], read: Sequence[int]) -> Iterator[Range]:
+    """The fewest ranges that hold some positions and none that was read; both in order."""
+    from bisect import bisect_left
+
+    groups: list[Range] = []
+    for position in fresh:
+        if groups and bisect_left(read, groups[-1].end) == bisect_left(read, position):
+            groups[-1] = Range(groups[-1].start, position + 1)
+        else:
+            groups.append(Range(position, position + 1))
+    yield from merge(groups)
+
+
+def _packed(positions: npt.NDArray[np.int64]) -> str | None:
+    """Positions in order as text: the first, the width of differences, and these compressed."""
+    import numpy as np
+
+    if not len(positions):
+        return "0,0,"
+    steps = np.diff(positions)
+    if len(steps) and (int(steps.min()) < 0 or int(positions[-1]) - int(positions[0]) >= 2**63):
+        return None
+    largest = int(steps.max()) if len(steps) else 0
+    width = next(at for at, kind in enumerate(_WIDTHS) if largest <= np.iinfo(kind).max)
+    raw = steps.astype(f"<{_WIDTHS[width]}")
+    if len(raw) > 2 * _SAMPLE:
+        sample = len(zlib.compress(raw[:_SAMPLE].tobytes(), 1))
+        if sample * len(raw) // _SAMPLE > 2 * MOST:
+            return None
+    data = base64.b64encode(zlib.compress(raw.tobytes(), 1)).decode()
+    return f"{positions[0]},{width},{data}" if len(data) <= MOST else None
+
+
+def _unpacked(text: str) -> npt.NDArray[np.int64]:
+    import numpy as np
+
+    first, width, data = text.split(",")
+    if not data:
+        return np.array([], np.int64)
+    steps = np.frombuffer(zlib.decompress(base64.b64decode(data)), f"<{_WIDTHS[int(width)]}").astype(np.int64)
+    return np.concatenate(([int(first)], steps)).cumsum()

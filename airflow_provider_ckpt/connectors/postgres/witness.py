@@ -1,0 +1,286 @@
+"""What a planning saw of the table, by which the next one tells that smaller positions were given out since.
+
+Rows below the checkpoint are never read by a plan, so a run that may have passed some by must not end well. Each sign
+is cheap to look for; only where one is found are rows looked at, by the transaction that wrote them: a row that the
+last planning could not see, at a position that it had passed already, came late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, value_sql
+from airflow_provider_ckpt.connectors.postgres.common import literal, quote
+from airflow_provider_ckpt.connectors.postgres.cursor_values import SequenceState
+from airflow_provider_ckpt.connectors.postgres.origins import Origin
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
+
+_SERVER = """
+SELECT pg_catalog.txid_current_snapshot()::text, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
+       CASE WHEN NOT pg_catalog.pg_is_in_recovery()
+             AND pg_catalog.has_function_privilege('pg_catalog.pg_walfile_name(pg_lsn)', 'EXECUTE')
+            THEN substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8) END
+"""
+_MAY_READ = "SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
+
+_WRITTEN = """
+(txid_snapshot_xmax(txid_current_snapshot()) - 1 - (
+    (txid_snapshot_xmax(txid_current_snapshot()) - 1 - {row}.xmin::text::bigint) % 4294967296 + 4294967296
+) % 4294967296)
+"""
+"""The number of the transaction that wrote a row, of which the row holds the lower half."""
+
+_TELL = 1000
+"""Late rows are counted up to here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """What one planning saw.
+
+    :param end: where its plan ended; every position below was given to a batch
+    :param reached: whether a plan has ever come as far as the table's end; until then a start that was declared may
+        lie ahead of it
+    :param top: the greatest position in the table
+    :param snapshot: of the server's transactions; what it could see
+    :param xid: the transaction that was next
+    :param timeline: of the server's write-ahead log, which a failover or a restore changes; None if it may not be seen
+    :param sequences: by oid: newest value, file, and whether the sequence was ever seen at or beyond the table's end
+    :param files: where each relation's rows are stored
+    """
+
+    end: int
+    reached: bool
+    top: int | None
+    snapshot: str
+    xid: int
+    timeline: str | None
+    sequences: Mapping[int, tuple[int | None, int, bool]] = field(default_factory=dict)
+    files: Mapping[int, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        return {
+            "end": self.end,
+            "reached": self.reached,
+            "top": self.top,
+            "snapshot": self.snapshot,
+            "xid": self.xid,
+            "timeline": self.timeline,
+            "sequences": {str(oid): list(seen) for oid, seen in self.sequences.items()},
+            "files": {str(oid): file for oid, file in self.files.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Witness:
+        """The witness that :meth:`to_json` wrote."""
+        sequences = {int(oid): (seen[0], seen[1], seen[2]) for oid, seen in data["sequences"].items()}
+        files = {int(oid): file for oid, file in data["files"].items()}
+        return cls(**{**data, "sequences": sequences, "files": files})
+
+    def same(self, other: Witness) -> bool:
+        """Whether nothing has changed but transactions of other tables."""
+        return self == replace(other, snapshot=self.snapshot, xid=self.xid)
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Something that shows that positions below the checkpoint were given out.
+
+    :param seen: what was seen, as a sentence
+    :param remedy: what is to be done first
+    """
+
+    seen: str
+    remedy: str = ""
+
+
+class Watch:
+    """Looks at one table at one planning.
+
+    :param top: its greatest position, noted before this is made: then no sequence can be behind it by a race
+    :param sequences: what fills the cursor, as it stands now
+    :param origins: the relations that its rows come from
+    """
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        table: Table,
+        cursor: str,
+        *,
+        top: int | None,
+        sequences: Sequence[SequenceState],
+        origins: Sequence[Origin],
+    ) -> None:
+        self._fetch = fetch
+        self._table = table
+        self._cursor = quote(cursor)
+        self._kind = CursorKind(table.by_name[cursor].base_type)
+        self._top = top
+        self._sequences = sequences
+        self._origins = origins
+        self._snapshot, self._xid, self._timeline = fetch(_SERVER, [])[0]
+
+    def witness(self, before: Witness | None, tail: int, end: int) -> Witness:
+        """What the next planning compares with.
+
+        :param before: what the last one left, in this generation
+        :param tail: where the plan began
+        :param end: where it ends
+        """
+        known = {} if before is None else before.sequences
+        now = Witness(
+            end=end,
+            reached=end > tail or bool(before and before.reached) or (self._top is not None and self._top >= tail - 1),
+            top=self._top,
+            snapshot=self._snapshot,
+            xid=self._xid,
+            timeline=self._timeline,
+            sequences={
+                item.oid: (item.last, item.file, known.get(item.oid, (None, 0, False))[2] or self._leads(item))
+                for item in self._sequences
+            },
+            files={item.oid: item.file for item in self._origins},
+        )
+        return before if before is not None and before.same(now) else now
+
+    def signs(self, before: Witness) -> Iterator[Sign]:
+        """What shows that positions below the end of the last plan were given out since.
+
+        :param before: what the last planning left
+        """
+        yield from self._server(before)
+        if not before.reached:
+            return
+        for sequence in self._sequences:
+            if sequence.oid in before.sequences:
+                yield from self._sequence(sequence, before)
+        yield from self._greatest(before)
+        if self._table.kind != "v":
+            yield from self._relations(before)
+
+    def _server(self, before: Witness) -> Iterator[Sign]:
+        again = "positions that were read may have been given out again, to other rows."
+        if self._xid < before.xid:
+            yield Sign(f"its server went back in time, from transaction {before.xid} to {self._xid}: {again}")
+        elif before.timeline and self._timeline and self._timeline != before.timeline and before.top is not None:
+            seen = f" AND NOT {self._unseen(before)}" if self._dated else ""
+            if not self._count(f"{self._cursor} = {self._value(before.top)}{seen}"):
+                yield Sign(
+                    f"its server was restored or failed over (timeline {before.timeline} became {self._timeline}), and "
+                    f"the row at position {before.top}, the last one then, is not there as it was: {again}"
+                )
+
+    def _sequence(self, now: SequenceState, before: Witness) -> Iterator[Sign]:
+        last, file, led = before.sequences[now.oid]
+        newest = now.last
+        block = max(now.step, 1) - 1
+        greatest = f"SELECT max({self._cursor}) FROM {self._table.sql}"
+        raise_it = f"raise the sequence, SELECT setval({literal(now.name)}, ({greatest}))"
+        if not now.readable or last is None:
+            return
+        if newest is None or newest < last:
+            back = "its beginning" if newest is None else str(newest)
+            yield Sign(f"sequence {now.name} went back from {last} to {back}, so it gives out values that were read.")
+        elif file != now.file and self._late_near(before):
+            yield Sign(
+                f"sequence {now.name} was restarted or altered, and rows below the checkpoint were written since."
+            )
+        elif last < newest and last + block < before.end - 1:
+            given = min(newest + block, before.end - 1)
+            span = f"{self._cursor} > {self._value(last)} AND {self._cursor} <= {self._value(given)}"
+            came = self._count(f"{span} AND {self._unseen(before)}" if self._dated else span)
+            if came:
+                yield Sign(
+                    f"sequence {now.name}, which stands at {now.last}, was behind the checkpoint, and {_number(came)} "
+                    "came below it at values that the sequence gave out since.",
+                    raise_it,
+                )
+        ahead = self._top is not None and self._top >= before.end and (newest or 0) + block < self._top
+        if led and ahead:
+            yield Sign(
+                f"position {self._top} is ahead of sequence {now.name}, which stands at {now.last}: once that row is "
+                "read, all rows that the sequence numbers up to there would be passed by. Nothing is lost yet.",
+                f"{raise_it}, or take that row away",
+            )
+
+    def _greatest(self, before: Witness) -> Iterator[Sign]:
+        if self._top is None or self._top >= before.end - 1 or self._vouched(before):
+            return
+        if self._dated:
+            late = self._count(f"{self._cursor} = {self._value(self._top)} AND {self._unseen(before)}") > 0
+        else:
+            emptied = any(before.files.get(item.oid, item.file) != item.file for item in self._origins)
+            late = emptied and before.top is not None and self._top < before.top
+        if late:
+            yield Sign(
+                f"its greatest position is {self._top}, below the checkpoint, and the row there was written after the "
+                "last planning."
+            )
+
+    def _vouched(self, before: Witness) -> bool:
+        """Whether a sequence that gives out nothing below the checkpoint says that rows were only removed."""
+        return any(
+            item.last is not None and item.last + max(item.step, 1) - 1 >= before.end - 1 for item in self._sequences
+        )
+
+    def _relations(self, before: Witness) -> Iterator[Sign]:
+        """Partitions and heirs that were added, and relations whose rows were removed or written anew."""
+        for item in self._origins:
+            if item.kind == "p":
+                continue
+            if item.oid not in before.files:
+                if self._count(f"{self._cursor} < {self._value(before.end)}", item):
+                    yield Sign(f"{item.label} was added to it, with rows below the checkpoint.")
+            elif item.file != before.files[item.oid] and self._late_near(before, item):
+                yield Sign(
+                    f"all rows of {item.label} were removed or written anew since the last planning, as TRUNCATE and "
+                    "some forms of ALTER TABLE do, and there are rows below the checkpoint."
+                )
+
+    def _late_near(self, before: Witness, item: Origin | None = None) -> bool:
+        """Whether the last row below the end of the last plan came after that."""
+        if not self._dated:
+            return False
+        relation, more = self._relation(item)
+        below = f"{self._cursor} < {self._value(before.end)}"
+        greatest = f"SELECT max({self._cursor}) FROM {relation} WHERE {below}{more}"
+        return self._count(f"{self._cursor} = ({greatest}) AND {self._unseen(before)}", item) > 0
+
+    def _count(self, where: str, item: Origin | None = None) -> int:
+        relation, more = self._relation(item)
+        limited = f"SELECT FROM {relation} AS t WHERE {where}{more} LIMIT {_TELL}"
+        return int(self._fetch(f"SELECT count(*) FROM ({limited}) AS late", [])[0][0])
+
+    def _relation(self, item: Origin | None) -> tuple[str, str]:
+        """Where to look for one origin's rows: there, or in the whole table where the user may not."""
+        if item is None:
+            return self._table.sql, ""
+        if self._fetch(_MAY_READ, [item.oid])[0][0]:
+            return item.sql, ""
+        return self._table.sql, f" AND tableoid = {item.oid:d}"
+
+    def _unseen(self, before: Witness) -> str:
+        """Condition for rows ``t`` that the last planning could not see."""
+        return f"NOT txid_visible_in_snapshot({_WRITTEN.format(row='t')}, {literal(before.snapshot)}::txid_snapshot)"
+
+    @property
+    def _dated(self) -> bool:
+        """Whether rows tell which transaction wrote them: a view's do not, nor do single columns."""
+        return self._table.kind != "v" and bool(self._fetch(_MAY_READ, [self._table.oid])[0][0])
+
+    def _value(self, position: int) -> str:
+        return value_sql(self._kind, position)
+
+    def _leads(self, sequence: SequenceState) -> bool:
+        """Whether it has given out all values up to the table's end, so it is where they come from."""
+        if sequence.last is None or self._top is None:
+            return False
+        return sequence.last + max(sequence.step, 1) - 1 >= self._top
+
+
+def _number(came: int) -> str:
+    return "one row" if came == 1 else f"{came} rows" if came < _TELL else f"{came} rows or more"

@@ -1,0 +1,224 @@
+"""Rows that come below the checkpoint of a PostgreSQL source: told by a run, found by recover, and read just once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.errors import SourceError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.replication.people import carry_out_or_store, recover
+from tests.services.replication import Replication
+from tests.services.tables import add_rows, execute, scalar
+
+NOBODY_MISSED = "SELECT NOT EXISTS (TABLE orders EXCEPT ALL TABLE target)"
+NOBODY_TWICE = "SELECT NOT EXISTS (SELECT FROM target GROUP BY id HAVING count(*) > 1)"
+
+
+@pytest.fixture
+def holey(orders: Replication) -> Replication:
+    """Every third order was replicated, and ``recover`` looks at once."""
+    execute(orders.dsn, "DELETE FROM orders WHERE id % 3 <> 0")
+    settled = orders.changed(recovery={"settle_lag": "0s"})
+    settled.run()
+    return settled
+
+
+def found(orders: Replication, *, dry_run: bool = False) -> dict[str, Any]:
+    return recover(orders.setup(), dry_run=dry_run, who="ann", why="test")
+
+
+def complete(orders: Replication) -> None:
+    """Every order is in the target once, and nothing is missing any more."""
+    assert scalar(orders.dsn, NOBODY_MISSED)
+    assert scalar(orders.dsn, NOBODY_TWICE)
+    assert found(orders, dry_run=True)["missing"] == []
+    assert orders.ledger.audit("orders")["violations"] == []
+
+
+class TestRecovery:
+    def test_rows_that_came_late_between_ids_that_were_read_are_delivered_once(self, holey: Replication) -> None:
+        for ids in ((100, 102), (401, 402), (998, 999)):
+            add_rows(holey.dsn, "orders", *ids)
+        assert holey.run().records == Counts()
+
+        listed = found(holey)
+        summary = holey.run()
+
+        assert [item["why"] for item in listed["missing"]] == ["late"] * 3
+        assert [span for item in listed["missing"] for span in item["late"]] == [[100, 102], [401, 402], [998, 999]]
+        assert listed["left"] == []
+        assert summary.records == Counts(4, 4)
+        complete(holey)
+
+    def test_one_that_came_while_another_went_away_is_found_though_the_count_is_the_same(
+        self, holey: Replication
+    ) -> None:
+        execute(holey.dsn, "DELETE FROM orders WHERE id IN (303, 306, 600)")
+        add_rows(holey.dsn, "orders", 301, 303)
+
+        listed = found(holey)
+        holey.run()
+
+        assert [item["late"] for item in listed["missing"]] == [[[301, 303]]]
+        assert listed["missing"][0]["read"] == 100
+        complete(holey)
+
+    def test_rows_that_only_went_away_are_no_matter(self, holey: Replication) -> None:
+        execute(holey.dsn, "DELETE FROM orders WHERE id BETWEEN 200 AND 500")
+
+        assert found(holey)["missing"] == []
+
+    def test_what_came_late_is_found_again_and_again_and_never_delivered_twice(self, holey: Replication) -> None:
+        for ids in ((500, 501), (502, 503), (505, 506), (508, 509)):
+            add_rows(holey.dsn, "orders", *ids)
+            found(holey)
+            holey.run()
+            complete(holey)
+
+    def test_asking_twice_before_a_run_delivers_once(self, holey: Replication) -> None:
+        add_rows(holey.dsn, "orders", 100, 102)
+
+        found(holey)
+        again = found(holey)
+        holey.run()
+
+        assert again["missing"] == []
+        complete(holey)
+
+    def test_a_row_at_a_value_that_was_read_is_listed_and_not_read_again(self, orders: Replication) -> None:
+        execute(
+            orders.dsn,
+            "CREATE TABLE visits (at int NOT NULL, who text)",
+            "INSERT INTO visits SELECT i / 2 * 2, 'v' || i FROM generate_series(10, 49) AS i",
+            "CREATE TABLE seen (at int, who text)",
+        )
+        visits = orders.changed(
+            source={"table": "visits", "cursor": "at"}, sink={"table": "seen"}, recovery={"settle_lag": "0s"}
+        )
+        visits.run()
+        execute(orders.dsn, "INSERT INTO visits VALUES (20, 'shared'), (21, 'own'), (21, 'twin')")
+
+        listed = found(visits)
+        visits.run()
+
+        assert [(item["late"], item["shared"]) for item in listed["missing"]] == [([[21, 22]], [20])]
+        assert [item["shared"] for item in listed["left"]] == [[20]]
+        missed = "SELECT who FROM visits EXCEPT ALL SELECT who FROM seen"
+        assert execute(orders.dsn, missed) == [("shared",)]
+        assert scalar(orders.dsn, "SELECT count(*) = count(DISTINCT who) FROM seen")
+
+    def test_a_young_range_is_left_out_until_it_has_settled(self, orders: Replication) -> None:
+        execute(orders.dsn, "DELETE FROM orders WHERE id % 3 <> 0")
+        orders.changed(recovery={"settle_lag": "1h"}).run()
+        add_rows(orders.dsn, "orders", 100, 102)
+
+        assert found(orders.changed(recovery={"settle_lag": "1h"}))["missing"] == []
+        assert len(found(orders.changed(recovery={"settle_lag": "0s"}))["missing"]) == 1
+
+    def test_a_time_cursor_is_told_apart_as_well(self, orders: Replication) -> None:
+        execute(orders.dsn, "DELETE FROM orders WHERE id BETWEEN 300 AND 310")
+        by_time = orders.changed(source={"cursor": "created_at"}, recovery={"settle_lag": "0s"})
+        by_time.run()
+        add_rows(orders.dsn, "orders", 303, 306)
+
+        listed = found(by_time)
+        by_time.run()
+
+        assert [len(item["late"]) for item in listed["missing"]] == [1]
+        complete(by_time)
+
+    def test_receipts_that_a_crash_left_unsettled_tell_it_too(self, holey: Replication) -> None:
+        forget = "UPDATE ckpt_sink_receipt SET positions = NULL WHERE range_start < 300"
+        execute(holey.dsn, forget)
+        add_rows(holey.dsn, "orders", 100, 102)
+        add_rows(holey.dsn, "orders", 700, 701)
+
+        listed = found(holey)
+
+        assert [(item["late"], item["shown"] - item["read"]) for item in listed["missing"]] == [
+            ([], 2),
+            ([[700, 701]], 1),
+        ]
+        assert [item["late"] for item in listed["left"]] == [[]]
+
+    def test_what_a_replayed_range_read_once_more_is_not_found_again(self, holey: Replication) -> None:
+        add_rows(holey.dsn, "orders", 100, 102)
+        act = Act(ActKind.REPLAY, spans=(("public.orders", Range(90, 150)),))
+        carry_out_or_store(holey.setup(), act, who="ann", why="test")
+        holey.run()
+
+        assert scalar(holey.dsn, NOBODY_MISSED)
+        assert [item["late"] for item in found(holey, dry_run=True)["missing"]] == []
+
+
+class TestTold:
+    @pytest.fixture
+    def numbered(self, orders: Replication) -> Replication:
+        """Orders that a sequence numbers, replicated."""
+        execute(
+            orders.dsn,
+            "ALTER TABLE orders ALTER id ADD GENERATED BY DEFAULT AS IDENTITY",
+            "SELECT setval(pg_get_serial_sequence('orders', 'id'), 1000)",
+        )
+        settled = orders.changed(recovery={"settle_lag": "0s"})
+        settled.run()
+        return settled
+
+    def more(self, orders: Replication, rows: int) -> None:
+        columns = "customer, amount, created_at, status, note"
+        execute(
+            orders.dsn,
+            f"INSERT INTO orders ({columns}) SELECT i, i, now(), 'new', 'n' FROM generate_series(1, {rows}) AS i",
+        )
+
+    def test_rows_below_one_far_ahead_are_told_and_recovered(self, orders: Replication) -> None:
+        execute(orders.dsn, "ALTER TABLE orders ALTER id ADD GENERATED BY DEFAULT AS IDENTITY (START 1001)")
+        add_rows(orders.dsn, "orders", 1_000_000, 1_000_001)
+        settled = orders.changed(recovery={"settle_lag": "0s"})
+        self.more(settled, 1)
+        settled.run()
+        self.more(settled, 50)
+
+        for _ in range(2):
+            with pytest.raises(SourceError, match="50 rows came below it") as told:
+                settled.run()
+        assert "airflow ckpt recover orders" in str(told.value)
+        assert found(settled, dry_run=True)["missing"][0]["late"] == [[1002, 1052]]
+        with pytest.raises(SourceError, match="50 rows"):
+            settled.run()
+        found(settled)
+        assert settled.run().records == Counts(50, 50)
+        complete(settled)
+        self.more(settled, 3)
+        with pytest.raises(SourceError, match="3 rows came below it"):
+            settled.run()
+
+    def test_a_table_that_was_truncated_with_its_identity_is_told_and_rewound(self, numbered: Replication) -> None:
+        execute(numbered.dsn, "TRUNCATE orders RESTART IDENTITY")
+        self.more(numbered, 20)
+
+        with pytest.raises(SourceError, match="airflow ckpt rewind orders --to-position N"):
+            numbered.run()
+        execute(numbered.dsn, "TRUNCATE target")
+        rewind = Act(ActKind.REWIND, positions={"public.orders": 1})
+        carry_out_or_store(numbered.setup(), rewind, who="ann", why="test")
+
+        assert numbered.run().records == Counts(20, 20)
+        complete(numbered)
+
+    def test_a_recovery_that_finds_nothing_ends_the_alarm(self, numbered: Replication) -> None:
+        execute(numbered.dsn, "SELECT setval(pg_get_serial_sequence('orders', 'id'), 900)")
+        with pytest.raises(SourceError, match="went back from 1000 to 900"):
+            numbered.run()
+        execute(numbered.dsn, "SELECT setval(pg_get_serial_sequence('orders', 'id'), 1000)")
+        assert numbered.run().records == Counts()
+        execute(numbered.dsn, "SELECT setval(pg_get_serial_sequence('orders', 'id'), 900)")
+
+        answer = found(numbered)
+
+        assert (answer["missing"], answer["left"]) == ([], [])
+        assert numbered.run().records == Counts()
