@@ -28,6 +28,7 @@ from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, Sourc
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.policy import Policy
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.recovery import Reading, Surplus
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -97,8 +98,8 @@ class Subject:
     def reads(self) -> dict[str, Callable[[], object]]:
         """What people and recovery ask."""
 
-        def shown(_partition: str, ranges: Sequence[Range]) -> list[int]:
-            return [SPAN] * len(ranges)
+        def shown(_partition: str, readings: Sequence[Reading]) -> list[Surplus | None]:
+            return [None] * len(readings)
 
         return {
             "status": lambda: self.ledger.status(PIPELINE),
