@@ -3,7 +3,7 @@
 By these ``recover`` tells later which records of a range came after it was read, though others have moved away. The
 digest does not depend on order: a count, and sums over each position's quotient and remainder by a prime, and over the
 remainder's cube. All positions are kept as their differences, compressed, which takes some hundred bytes for dense
-ids of any number, and about two bytes a record for times.
+ids of any number, and about four bytes a record for times.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PRIME = 2**31 - 1
 """The square of a remainder by it, and a product with another, fit into 64 bits."""
 
-MOST = 60_000
+MOST = 24_000
 """Characters that a receipt spends on positions at most."""
 
 _SAMPLE = 4_096
@@ -118,19 +118,23 @@ class Positions:
         return None if self.packed is None else _unpacked(self.packed)
 
 
-def surplus(read: Sequence[Positions], shown: Sequence[int]) -> Surplus:
+def surplus(read: Iterable[tuple[Range, Positions]], shown: Sequence[int], within: Range) -> Surplus:
     """Which of the positions that a range shows now came after it was read.
 
     A position that was read before, and shows more records than then, cannot be read again without doubling some.
 
-    :param read: what the range's readings read, of all of which the positions are kept
-    :param shown: every position that it shows now, in order
+    :param read: what was read of which range, oldest first, each with all its positions; a later reading stands for
+        an earlier one of the same positions
+    :param shown: every position that the range shows now, in order
+    :param within: the range
     """
     before: Counter[int] = Counter()
-    for reading in read:
+    for span, reading in read:
         kept = reading.all()
         assert kept is not None
-        before.update(kept.tolist())
+        for position in [known for known in before if span.start <= known < span.end]:
+            del before[position]
+        before.update(position for position in kept.tolist() if within.start <= position < within.end)
     now = Counter(shown)
     late = {position: count - before[position] for position, count in now.items() if count > before[position]}
     fresh = [position for position in late if position not in before]

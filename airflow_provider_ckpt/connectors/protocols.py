@@ -231,6 +231,18 @@ class Source(Protocol):
         """Let go of connections."""
 
 
+@runtime_checkable
+class WatchedSource(Protocol):
+    """A source that tells by what the last planning saw whether positions below the plan were given out since."""
+
+    def watch(self, partition: str, end: int, state: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What to keep of a partition instead, where its next planning would fail for that; None if it would not.
+
+        :param end: the end of its plan
+        :param state: what the last planning kept
+        """
+
+
 class Reader(Protocol):
     """The reading half of a source, one per lane; keeps its connection across batches."""
 

@@ -78,6 +78,7 @@ class Act:
     :param newest_first: for their replay: begin with the newest
     :param unreachable: for move: the sink so far cannot be asked any more what it has received
     :param with_replayed: for replay: read dead letters again that a replay of their own has delivered
+    :param states: for recover: by source partition, what the next planning is to compare the source with
     """
 
     kind: ActKind
@@ -88,6 +89,7 @@ class Act:
     newest_first: bool = False
     unreachable: bool = False
     with_replayed: bool = False
+    states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -100,6 +102,7 @@ class Act:
             "newest_first": self.newest_first,
             "unreachable": self.unreachable,
             "with_replayed": self.with_replayed,
+            **({"states": {name: dict(state) for name, state in self.states.items()}} if self.states else {}),
         }
 
     @classmethod
@@ -114,6 +117,7 @@ class Act:
             data.get("newest_first", False),
             data.get("unreachable", False),
             data.get("with_replayed", False),
+            data.get("states", {}),
         )
 
 

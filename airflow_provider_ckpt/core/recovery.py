@@ -26,7 +26,7 @@ receipt."""
 
 WITNESS = "witness"
 """Key of a partition's state: what the last planning saw of the source, by which the next tells that positions below
-the checkpoint were given out since. A person's rewind or recovery drops it."""
+the checkpoint were given out since. A person's rewind drops it, and a recovery sets it anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +89,23 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read of a range: at once, and later of single positions inside it that had come late.
+    """What was read of a range: once as a whole, and parts of it again since.
 
-    :param again: receipts of recovery
+    :param again: receipts of recovery, which add what had come late, and of replayed ranges; oldest first
     """
 
     receipt: RangeReceipt
     again: tuple[RangeReceipt, ...] = ()
 
     @property
+    def added(self) -> tuple[RangeReceipt, ...]:
+        """The receipts that add records to those that were read at first."""
+        return tuple(item for item in self.again if _recovers(item) and _within(item.range, self.receipt.range))
+
+    @property
     def records(self) -> int:
-        """How many records were read."""
-        return self.receipt.counts.read + sum(item.counts.read for item in self.again)
+        """How many records were read, without those that were read once more."""
+        return self.receipt.counts.read + sum(item.counts.read for item in self.added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +225,8 @@ def comparable(account: Account, sides: Iterable[Account], *, before: datetime) 
 
     Left out are those below the low watermark, those claimed after ``before``, and those that speak of nothing read
     (skipped, or sent and never confirmed). Recovery adds to the reading that it completes. What a side partition has
-    otherwise read again since is subsumed by its receipts, which stand in here; what one is still to read has an owner.
+    otherwise read again since is subsumed by its receipts, which stand in here where they cover all of a range; what
+    one is still to read has an owner.
 
     :param sides: the side partitions that re-read stretches of this one
     """
@@ -244,7 +250,7 @@ def comparable(account: Account, sides: Iterable[Account], *, before: datetime) 
         covered = merge([*covered, *(receipt.range for receipt in whole)])
     older = [receipt for receipt in account.resolved if _exposed(receipt.range, covered)]
     found = [
-        Reading(receipt, tuple(item for item in added if _within(item.range, receipt.range)))
+        Reading(receipt, tuple(_since(receipt, [*chosen, *added])))
         for receipt in [*chosen, *older]
         if receipt.range.start >= account.low
         and not receipt.skipped
@@ -257,12 +263,20 @@ def comparable(account: Account, sides: Iterable[Account], *, before: datetime) 
 
 def _adds(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[RangeReceipt]) -> bool:
     """Whether a receipt of recovery completes an earlier reading of a range around it, and does not replace it."""
-    if not receipt.partition.startswith("recovery:"):
+    if not _recovers(receipt):
         return False
-    earlier = [
-        item for item in newer if item.generation < receipt.generation and not item.partition.startswith("recovery:")
-    ]
+    earlier = [item for item in newer if item.generation < receipt.generation and not _recovers(item)]
     return any(_within(receipt.range, item.range) for item in [*earlier, *older])
+
+
+def _since(receipt: RangeReceipt, sides: Iterable[RangeReceipt]) -> list[RangeReceipt]:
+    """What was read again since of a range, oldest first."""
+    later = [item for item in sides if item.generation > receipt.generation and item.range.overlaps(receipt.range)]
+    return sorted(later, key=_generation)
+
+
+def _recovers(receipt: RangeReceipt) -> bool:
+    return receipt.partition.startswith("recovery:")
 
 
 def _within(inner: Range, outer: Range) -> bool:

@@ -73,7 +73,7 @@ def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
         sinks.forget(work.connection, pipeline)
         for item in work.changing:
             item.receipted = None
-    _forget_witnesses(work, act)
+    _watch_anew(work, act)
     work.store()
     after = _state(work, act)
     detail = {"act": act.to_json(), "reason": why, "before": before, "after": after}
@@ -163,14 +163,14 @@ def _by_state(entries: Iterable[Entry]) -> dict[str, int]:
     return {state.value: records for state, records in counts.items() if records}
 
 
-def _forget_witnesses(work: Work, act: Act) -> None:
-    """Drop what plannings saw of the source: a person has looked for what came late, or has it all read again."""
-    if act.kind not in (ActKind.RECOVER, ActKind.REWIND):
-        return
-    for name in {*act.positions, *(name for name, _ in act.spans)} or set(work.stored):
+def _watch_anew(work: Work, act: Act) -> None:
+    """Have plannings compare the source with what a person has seen of it; after a rewind, with nothing yet."""
+    for name, state in act.states.items():
         if name in work.stored:
-            item = work.stored[name]
-            item.state = {key: value for key, value in item.state.items() if key != WITNESS}
+            work.stored[name].state = {**work.stored[name].state, **state}
+    for name in act.positions:
+        item = work.stored[name]
+        item.state = {key: value for key, value in item.state.items() if key != WITNESS}
 
 
 def _keep_letters(work: Work, act: Act, events: Sequence[Event]) -> None:

@@ -47,15 +47,17 @@ def _surplus(
     """What the range of one reading shows that was not read, None if nothing."""
     more = now.count - reading.records
     receipts = [reading.receipt, *reading.again]
-    read = [kept[_place(item)] for item in receipts if _place(item) in kept]
-    if len(read) < len([item for item in receipts if item.counts.read]):  # a sink that kept none: counts have to do
-        return Surplus(now.count, more) if more > 0 else None
-    if now.same(Digest.total(item.digest for item in read)):
+    read = [(item.range, kept[_place(item)]) for item in receipts if _place(item) in kept]
+    only_added = reading.added == reading.again
+    if len(read) < sum(item.counts.read > 0 for item in receipts):  # a sink that kept none: counts have to do
+        return Surplus(now.count, more if only_added else 0) if more > 0 else None
+    if only_added and now.same(Digest.total(item.digest for _, item in read)):
         return None
-    if all(item.packed is not None for item in read):
-        found = surplus(read, opened.source.positions(partition, reading.receipt.range))
+    if all(item.packed is not None for _, item in read):
+        span = reading.receipt.range
+        found = surplus(read, opened.source.positions(partition, span), span)
         return found if found.late else None
-    return Surplus(now.count, max(more, 0))
+    return Surplus(now.count, max(more, 0) if only_added else 0)
 
 
 def _place(receipt: Receipt | RangeReceipt) -> _Place:

@@ -5,14 +5,15 @@ Semantics, sections 2 to 4. Each acquires under a new epoch, fences and reconcil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.protocols import WatchedSource
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import WITNESS, Missing, Why
+from airflow_provider_ckpt.core.recovery import Missing, Why
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.late_records import shown_by
@@ -22,8 +23,9 @@ _MOST_SPANS = 500
 """Stretches of late records that are read again at a time; each is a partition and a batch of its own."""
 
 if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.protocols import Source
     from airflow_provider_ckpt.core.batch import BatchKey
-    from airflow_provider_ckpt.ledger.records import ActResult
+    from airflow_provider_ckpt.ledger.records import ActResult, PartitionRecord
 
 
 def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: str | None = None) -> ActResult:
@@ -82,7 +84,7 @@ class Unaccounted:
     :param found: all of it
     :param wanted: what is read again, at least in part
     :param left: what is not, at least in part
-    :param act: has it read again, None if there is nothing
+    :param act: has it read again, and ends the source's alarm; None if there is neither
     """
 
     found: Sequence[Missing]
@@ -97,6 +99,7 @@ def missing(setup: Setup) -> Unaccounted:
     records = setup.ledger.partitions(pipeline.name)
     opened = Opened(setup)
     try:
+        states = _watched(opened.source, records)  # before the look, so that what comes after it is told again
         window = pipeline.recovery.window if opened.source.late() else None
         found = setup.ledger.recovery_plan(
             pipeline.name, settle_lag=pipeline.recovery.settle_lag, window=window, shown=shown_by(opened, records)
@@ -116,8 +119,10 @@ def missing(setup: Setup) -> Unaccounted:
             for item in found
             if not (item.told_apart and all((item.partition, span) in named for span in _spans(item)))
         ]
-        act = Act(ActKind.RECOVER, spans=tuple(spans))
-    return Unaccounted(found, wanted, left, act if wanted else None)
+        act = Act(ActKind.RECOVER, spans=tuple(spans), states=states)
+    if not wanted:
+        act = Act(ActKind.RECOVER, states=states)
+    return Unaccounted(found, wanted, left, act if wanted or states else None)
 
 
 def _spans(item: Missing) -> Sequence[Range]:
@@ -141,23 +146,30 @@ def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) ->
     unaccounted = missing(setup)
     act = unaccounted.act
     result = None
-    if not dry_run and (act is not None or _watched(setup)):
-        result = carry_out_or_store(setup, act or Act(ActKind.RECOVER), who=who, why=why)
+    if act is not None and not dry_run:
+        result = carry_out_or_store(setup, act, who=who, why=why or "recovery of what is unaccounted for")
     return {
         "pipeline": setup.pipeline.name,
         "dry_run": dry_run,
         "missing": [item.to_json() for item in unaccounted.found],
         "to_be_read_again": [item.to_json() for item in unaccounted.wanted],
         "rewinds_to": dict(act.positions) if act is not None else {},
-        "applied": act is not None and result is not None and result.applied,
+        "applied": result is not None and result.applied,
         "intent": None if result is None else result.intent,
         "left": [item.to_json() for item in unaccounted.left],
     }
 
 
-def _watched(setup: Setup) -> bool:
-    """Whether the ledger keeps what a planning saw of the source, for the next to compare."""
-    return any(WITNESS in record.state for record in setup.ledger.partitions(setup.pipeline.name).values())
+def _watched(source: Source, records: Mapping[str, PartitionRecord]) -> dict[str, Mapping[str, Any]]:
+    """What the next planning is to compare the source with, by partition, where it would fail by now."""
+    if not isinstance(source, WatchedSource):
+        return {}
+    found = {
+        name: source.watch(name, record.partition.planned_end, record.state)
+        for name, record in records.items()
+        if record.partition.limit is None
+    }
+    return {name: state for name, state in found.items() if state is not None}
 
 
 def adopt(setup: Setup, ledger_id: str, *, who: str, why: str) -> None:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -138,6 +138,36 @@ class PostgresServer:
         if not keep and self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
+
+    def back_up(self) -> None:
+        """Keep a copy of the whole cluster, as it is now."""
+        self.stop(signal.SIGINT, keep=True)
+        self._copy("data", "backup")
+        self.start()
+
+    def restore(self, *, new_timeline: bool = False) -> None:
+        """Put the copy in place of the cluster, as a restored backup or a standby that takes over would be."""
+        self.stop(signal.SIGQUIT, keep=True)
+        self._copy("backup", "data")
+        if new_timeline:
+            signal_file = self._home / "data" / "standby.signal"
+            signal_file.touch()
+            shutil.chown(signal_file, *((self._user.pw_uid, self._user.pw_gid) if self._user else (os.geteuid(),)))
+        self.start()
+        if new_timeline:
+            self.promote()
+
+    def promote(self) -> None:
+        """Make a standby the primary, on a timeline of its own."""
+        import psycopg2
+
+        with closing(psycopg2.connect(self.dsn)) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT pg_promote()")
+            assert cursor.fetchone() == (True,)
+
+    def _copy(self, source: str, target: str) -> None:
+        shutil.rmtree(self._home / target, ignore_errors=True)
+        subprocess.run(["cp", "-a", self._home / source, self._home / target], check=True)
 
     def new_database(self) -> str:
         """Create an empty database and return its dsn."""

@@ -73,6 +73,12 @@ def _remedies(pipeline: str) -> str:
     )
 
 
+def _witness(state: Mapping[str, Any], tail: int) -> Witness | None:
+    """What the last planning saw; None if there was none, or a rewind has made it say nothing of now."""
+    before = Witness.from_json(state[WITNESS]) if WITNESS in state else None
+    return None if before is None or tail < before.end else before
+
+
 def _digest(row: tuple[Any, ...]) -> Digest:
     count, quotients, remainders, cubes = row
     return Digest(count, (quotients, remainders, cubes))
@@ -159,6 +165,18 @@ class PostgresSource:
     def late(self) -> bool:
         """Any value can come late: an application may set it, or take it from a sequence long before it is inserted."""
         return True
+
+    def watch(self, partition: str, end: int, state: Mapping[str, Any]) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """What is seen now, where the next planning would fail; see :meth:`WatchedSource.watch`."""
+        before = _witness(state, end)
+        if before is None or not self._tells:
+            return None
+        with self._session() as fetch:
+            table = self._table(fetch)
+            watch = self._watch(fetch, table, greatest_position(fetch, table, self._cursor))
+            if not any(watch.signs(before)):
+                return None
+            return {WITNESS: watch.witness(before, end, end).to_json()}
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
         """Of the rows that are visible now."""
@@ -294,13 +312,11 @@ class PostgresSource:
         if tail is None:
             return plan
         kept = request.states.get(table.label, {})
-        before = Witness.from_json(kept[WITNESS]) if WITNESS in kept else None
-        if before is not None and tail < before.end:  # rewound since: what was seen then says nothing of now
-            before = None
-        sequences = CursorValues(fetch, table, self._cursor).sequences()
-        watch = Watch(fetch, table, self._cursor, top=greatest, sequences=sequences, origins=origins(fetch, table))
+        before = _witness(kept, tail)
+        watch = self._watch(fetch, table, greatest)
         end_before = None if before is None else before.end
-        for sign in () if before is None else watch.signs(before):
+        signs = [] if before is None else list(watch.signs(before))
+        for sign in signs:
             found = f"{table.label}, cursor {self._cursor}: {sign.seen}"
             if self._tells:
                 first = f"First {sign.remedy}. Then `" if sign.remedy else "`"
@@ -312,11 +328,17 @@ class PostgresSource:
                 )
             log.warning("%s: %s source.late_rows says that this is known", self._pipeline, found)
         end = max((batch.range.end for batch in plan.batches), default=tail)
-        witness = watch.witness(before, tail, max(end, tail)).to_json()
+        now = watch.witness(before, tail, max(end, tail))
+        witness = (before if before is not None and not signs and before.same(now) else now).to_json()
         state: Mapping[str, object] = plan.states.get(
             table.label, {name: kept[name] for name in kept if name != WITNESS}
         )
         return replace(plan, states={table.label: {**state, WITNESS: witness}})
+
+    def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> Watch:
+        """A look at the table; its greatest position must have been noted before."""
+        sequences = CursorValues(fetch, table, self._cursor).sequences()
+        return Watch(fetch, table, self._cursor, top=greatest, sequences=sequences, origins=origins(fetch, table))
 
     @property
     def _tells(self) -> bool:

@@ -19,10 +19,24 @@ from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 
 _SERVER = """
 SELECT pg_catalog.txid_current_snapshot()::text, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
-       CASE WHEN NOT pg_catalog.pg_is_in_recovery()
-             AND pg_catalog.has_function_privilege('pg_catalog.pg_walfile_name(pg_lsn)', 'EXECUTE')
-            THEN substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8) END
+       CASE WHEN logs THEN substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8) END,
+       CASE WHEN logs THEN pg_catalog.pg_current_wal_insert_lsn()::text END
+FROM (SELECT NOT pg_catalog.pg_is_in_recovery()
+          AND pg_catalog.has_function_privilege('pg_catalog.pg_walfile_name(pg_lsn)', 'EXECUTE') AS logs) AS server
 """
+_MAY_READ_FILES = """
+SELECT pg_catalog.has_function_privilege('pg_catalog.pg_read_file(text, bigint, bigint, boolean)', 'EXECUTE')
+"""
+_BEFORE_THE_FORK = """
+SELECT EXISTS (
+    SELECT FROM regexp_matches(
+        pg_catalog.pg_read_file('pg_wal/' || {0}::text || '.history', 0, 1048576, true), '^(\\d+)\\t(\\S+)', 'gn'
+    ) AS line
+    WHERE lpad(upper(to_hex(line[1]::int)), 8, '0') = {1}::text AND line[2]::pg_lsn >= {2}::pg_lsn
+)
+"""
+"""Whether a timeline left another one after some place in the log: the history of a timeline names its ancestors."""
+
 _MAY_READ = "SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
 
 _WRITTEN = """
@@ -47,6 +61,7 @@ class Witness:
     :param snapshot: of the server's transactions; what it could see
     :param xid: the transaction that was next
     :param timeline: of the server's write-ahead log, which a failover or a restore changes; None if it may not be seen
+    :param log: where that log ended
     :param sequences: by oid: newest value, file, and whether the sequence was ever seen at or beyond the table's end
     :param files: where each relation's rows are stored
     """
@@ -57,6 +72,7 @@ class Witness:
     snapshot: str
     xid: int
     timeline: str | None
+    log: str | None
     sequences: Mapping[int, tuple[int | None, int, bool]] = field(default_factory=dict)
     files: Mapping[int, int] = field(default_factory=dict)
 
@@ -69,6 +85,7 @@ class Witness:
             "snapshot": self.snapshot,
             "xid": self.xid,
             "timeline": self.timeline,
+            "log": self.log,
             "sequences": {str(oid): list(seen) for oid, seen in self.sequences.items()},
             "files": {str(oid): file for oid, file in self.files.items()},
         }
@@ -82,7 +99,7 @@ class Witness:
 
     def same(self, other: Witness) -> bool:
         """Whether nothing has changed but transactions of other tables."""
-        return self == replace(other, snapshot=self.snapshot, xid=self.xid)
+        return self == replace(other, snapshot=self.snapshot, xid=self.xid, log=self.log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +139,7 @@ class Watch:
         self._top = top
         self._sequences = sequences
         self._origins = origins
-        self._snapshot, self._xid, self._timeline = fetch(_SERVER, [])[0]
+        self._snapshot, self._xid, self._timeline, self._log = fetch(_SERVER, [])[0]
 
     def witness(self, before: Witness | None, tail: int, end: int) -> Witness:
         """What the next planning compares with.
@@ -132,20 +149,20 @@ class Watch:
         :param end: where it ends
         """
         known = {} if before is None else before.sequences
-        now = Witness(
+        return Witness(
             end=end,
             reached=end > tail or bool(before and before.reached) or (self._top is not None and self._top >= tail - 1),
             top=self._top,
             snapshot=self._snapshot,
             xid=self._xid,
             timeline=self._timeline,
+            log=self._log,
             sequences={
                 item.oid: (item.last, item.file, known.get(item.oid, (None, 0, False))[2] or self._leads(item))
                 for item in self._sequences
             },
             files={item.oid: item.file for item in self._origins},
         )
-        return before if before is not None and before.same(now) else now
 
     def signs(self, before: Witness) -> Iterator[Sign]:
         """What shows that positions below the end of the last plan were given out since.
@@ -166,13 +183,22 @@ class Watch:
         again = "positions that were read may have been given out again, to other rows."
         if self._xid < before.xid:
             yield Sign(f"its server went back in time, from transaction {before.xid} to {self._xid}: {again}")
-        elif before.timeline and self._timeline and self._timeline != before.timeline and before.top is not None:
-            seen = f" AND NOT {self._unseen(before)}" if self._dated else ""
-            if not self._count(f"{self._cursor} = {self._value(before.top)}{seen}"):
-                yield Sign(
-                    f"its server was restored or failed over (timeline {before.timeline} became {self._timeline}), and "
-                    f"the row at position {before.top}, the last one then, is not there as it was: {again}"
-                )
+        elif before.timeline and self._timeline and self._timeline != before.timeline and not self._kept_all(before):
+            yield Sign(
+                f"its server was restored or failed over, from timeline {before.timeline} to {self._timeline}, and it "
+                f"is not known whether all that was read came along: {again} A user that may call "
+                "pg_read_file(text, bigint, bigint, boolean) can see where the timelines parted."
+            )
+        elif (
+            self._log and before.log and self._fetch("SELECT {0}::pg_lsn < {1}::pg_lsn", [self._log, before.log])[0][0]
+        ):
+            yield Sign(f"its server's log went back, from {before.log} to {self._log}: {again}")
+
+    def _kept_all(self, before: Witness) -> bool:
+        """Whether the server's timeline is known to have left the other one after the last planning."""
+        if before.log is None or not self._fetch(_MAY_READ_FILES, [])[0][0]:
+            return False
+        return bool(self._fetch(_BEFORE_THE_FORK, [self._timeline, before.timeline, before.log])[0][0])
 
     def _sequence(self, now: SequenceState, before: Witness) -> Iterator[Sign]:
         last, file, led = before.sequences[now.oid]
@@ -180,22 +206,22 @@ class Watch:
         block = max(now.step, 1) - 1
         greatest = f"SELECT max({self._cursor}) FROM {self._table.sql}"
         raise_it = f"raise the sequence, SELECT setval({literal(now.name)}, ({greatest}))"
-        if not now.readable or last is None:
+        if not now.readable:
             return
-        if newest is None or newest < last:
+        if last is not None and (newest is None or newest < last):
             back = "its beginning" if newest is None else str(newest)
             yield Sign(f"sequence {now.name} went back from {last} to {back}, so it gives out values that were read.")
+        elif newest is None:
+            return
         elif file != now.file and self._late_near(before):
             yield Sign(
                 f"sequence {now.name} was restarted or altered, and rows below the checkpoint were written since."
             )
-        elif last < newest and last + block < before.end - 1:
-            given = min(newest + block, before.end - 1)
-            span = f"{self._cursor} > {self._value(last)} AND {self._cursor} <= {self._value(given)}"
-            came = self._count(f"{span} AND {self._unseen(before)}" if self._dated else span)
+        elif last is None or (last < newest and last + block < before.end - 1):
+            came = self._came(before, last, min(newest + block, before.end - 1))
             if came:
                 yield Sign(
-                    f"sequence {now.name}, which stands at {now.last}, was behind the checkpoint, and {_number(came)} "
+                    f"sequence {now.name}, which stands at {newest}, was behind the checkpoint, and {_number(came)} "
                     "came below it at values that the sequence gave out since.",
                     raise_it,
                 )
@@ -206,6 +232,18 @@ class Watch:
                 "read, all rows that the sequence numbers up to there would be passed by. Nothing is lost yet.",
                 f"{raise_it}, or take that row away",
             )
+
+    def _came(self, before: Witness, above: int | None, up_to: int) -> int:
+        """How many rows have come since at the positions that a sequence gave out.
+
+        :param above: where it stood; None if it had given out nothing
+        """
+        span = f"{self._cursor} <= {self._value(up_to)}"
+        if above is not None:
+            span = f"{self._cursor} > {self._value(above)} AND {span}"
+        if self._dated:
+            return self._count(f"{span} AND {self._unseen(before)}")
+        return 0 if above is None else self._count(span)
 
     def _greatest(self, before: Witness) -> Iterator[Sign]:
         if self._top is None or self._top >= before.end - 1 or self._vouched(before):

@@ -18,7 +18,6 @@ from airflow_provider_ckpt.connectors.protocols import POSITION, PlanRequest, To
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import WITNESS
 from airflow_provider_ckpt.core.wave import BatchTask
 from tests.integration.connectors.postgres_support import connection, pipeline
 from tests.services.tables import execute
@@ -40,7 +39,7 @@ class World:
     partitioned: bool
     end: int = LEAST
     states: dict[str, dict[str, object]] = field(default_factory=dict)
-    kept: list[tuple[Range, list[Positions]]] = field(default_factory=list)
+    kept: list[tuple[Range, list[tuple[Range, Positions]]]] = field(default_factory=list)
     delivered: list[str] = field(default_factory=list)
     reserved: list[int] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
@@ -71,7 +70,7 @@ class World:
 
     def insert_into_a_hole(self) -> None:
         """At a value that nothing was read at: what takes the place of a row that was read is known not to be found."""
-        read = {p for _, readings in self.kept for reading in readings for p in reading.all().tolist()}  # type: ignore[union-attr]
+        read = {p for _, readings in self.kept for _, reading in readings for p in reading.all().tolist()}  # type: ignore[union-attr]
         free = [at for at in range(1000, 1200) if at not in read]
         if free:
             execute(self.dsn, f"INSERT INTO source VALUES ({self.random.choice(free)})")
@@ -140,7 +139,7 @@ class World:
                 return False
         self.states |= {name: dict(state) for name, state in plan.states.items()}
         for batch in plan.batches:
-            self.kept.append((batch.range, [self.read(batch.range)]))
+            self.kept.append((batch.range, [(batch.range, self.read(batch.range))]))
             self.end = batch.range.end
         return True
 
@@ -159,15 +158,15 @@ class World:
         """Read what came late, as recovery does; the positions that are listed and cannot be told apart."""
         shared: set[int] = set()
         with closing(self.source()) as source:
+            for name, state in self.states.items():
+                state |= source.watch(name, self.end, state) or {}
             for span, readings in list(self.kept):
                 (digest,) = source.digests("public.source", [span])  # type: ignore[misc]
-                if digest.same(type(digest).total(reading.digest for reading in readings)):
+                if digest.same(type(digest).total(reading.digest for _, reading in readings)):
                     continue
-                found = surplus(readings, source.positions("public.source", span))
+                found = surplus(readings, source.positions("public.source", span), span)
                 shared |= set(found.shared)
-                readings += [self.read(late) for late in found.spans]
-        for state in self.states.values():
-            state.pop(WITNESS, None)
+                readings += [(late, self.read(late)) for late in found.spans]
         return shared
 
     def rewind(self) -> None:

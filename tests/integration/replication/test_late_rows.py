@@ -191,7 +191,11 @@ class TestTold:
         with pytest.raises(SourceError, match="50 rows"):
             settled.run()
         found(settled)
-        assert settled.run().records == Counts(50, 50)
+        self.more(settled, 2)
+        with pytest.raises(SourceError, match="2 rows came below it"):
+            settled.run()
+        found(settled)
+        assert settled.run().records == Counts(52, 52)
         complete(settled)
         self.more(settled, 3)
         with pytest.raises(SourceError, match="3 rows came below it"):
