@@ -262,11 +262,14 @@ def comparable(account: Account, sides: Iterable[Account], *, before: datetime) 
 
 
 def _adds(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[RangeReceipt]) -> bool:
-    """Whether a receipt of recovery completes an earlier reading of a range around it, and does not replace it."""
+    """Whether a receipt of recovery completes an earlier reading of a range around it, and does not replace it.
+
+    One of just that range replaces it: what a sink had lost was sent again.
+    """
     if not _recovers(receipt):
         return False
     earlier = [item for item in newer if item.generation < receipt.generation and not _recovers(item)]
-    return any(_within(receipt.range, item.range) for item in [*earlier, *older])
+    return any(_within(receipt.range, item.range) and receipt.range != item.range for item in [*earlier, *older])
 
 
 def _since(receipt: RangeReceipt, sides: Iterable[RangeReceipt]) -> list[RangeReceipt]:

@@ -5,7 +5,6 @@ A plan never ends beyond a closed bound (``bound.py``), so that a row committed 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,11 +20,9 @@ from airflow_provider_ckpt.connectors.postgres.column_types import (
     value_sql,
 )
 from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
-from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
 from airflow_provider_ckpt.connectors.postgres.cut import Cutter
-from airflow_provider_ckpt.connectors.postgres.origins import UNDATED, origins
+from airflow_provider_ckpt.connectors.postgres.late_rows import LateRows
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
-from airflow_provider_ckpt.connectors.postgres.witness import Watch, Witness
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
     Plan,
@@ -36,15 +33,12 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourcePartition,
     Start,
 )
-from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import WITNESS
 from airflow_provider_ckpt.core.wave import BatchTask
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
-
-log = logging.getLogger(__name__)
 
 _SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}
 """Boundaries are found by walking an index; the planner must not weigh that against a sort."""
@@ -61,22 +55,6 @@ SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.has_table_privilege({0}::oid, 
     OR pg_catalog.has_any_column_privilege({0}::oid, 'SELECT')
 """
 _KINDS = frozenset({"r", "p", "v"})
-
-_KNOWN = "write source.late_rows: recover if this is known and `airflow ckpt recover` is run for such rows."
-
-
-def _remedies(pipeline: str) -> str:
-    return (
-        f"airflow ckpt recover {pipeline}` reads what came at positions where nothing was read, and lets planning go "
-        f"on; `airflow ckpt rewind {pipeline} --to-position N --reason …` reads everything from N on once more, which "
-        f"is what rows need whose positions others had before them. Or {_KNOWN}"
-    )
-
-
-def _witness(state: Mapping[str, Any], tail: int) -> Witness | None:
-    """What the last planning saw; None if there was none, or a rewind has made it say nothing of now."""
-    before = Witness.from_json(state[WITNESS]) if WITNESS in state else None
-    return None if before is None or tail < before.end else before
 
 
 def _digest(row: tuple[Any, ...]) -> Digest:
@@ -95,7 +73,7 @@ class PostgresSource:
         self._cursor = pipeline.source.cursor
         self._wanted = pipeline.source.columns
         self._key = pipeline.source.key
-        self._late_rows = pipeline.source.late_rows
+        self._late_rows = LateRows(pipeline)
         self._wait = pipeline.source.close_wait.total_seconds()
         self._connection = require(connection, "source")
         self._open: Any = None
@@ -160,7 +138,7 @@ class PostgresSource:
                 left -= cut.records
                 more = more or cut.more
             plan = replace(plan, batches=batches, more=more)
-            return plan if request.look else self._watched(fetch, table, request, plan, greatest)
+            return plan if request.look else self._late_rows.watched(fetch, table, request, plan, greatest)
 
     def late(self) -> bool:
         """Any value can come late: an application may set it, or take it from a sequence long before it is inserted."""
@@ -168,15 +146,9 @@ class PostgresSource:
 
     def watch(self, partition: str, end: int, state: Mapping[str, Any]) -> Mapping[str, Any] | None:  # noqa: ARG002
         """What is seen now, where the next planning would fail; see :meth:`WatchedSource.watch`."""
-        before = _witness(state, end)
-        if before is None or not self._tells:
-            return None
         with self._session() as fetch:
             table = self._table(fetch)
-            watch = self._watch(fetch, table, greatest_position(fetch, table, self._cursor))
-            if not any(watch.signs(before)):
-                return None
-            return {WITNESS: watch.witness(before, end, end).to_json()}
+            return self._late_rows.watch(fetch, table, state, end, greatest_position(fetch, table, self._cursor))
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
         """Of the rows that are visible now."""
@@ -273,11 +245,7 @@ class PostgresSource:
                 pipeline=self._pipeline,
                 hint=f"GRANT SELECT ON {table.sql} to it.",
             )
-        self._refuse_undated(fetch, table)
-        for problem, remedy in CursorValues(fetch, table, self._cursor).problems():
-            if self._tells:
-                raise ConfigError(problem, pipeline=self._pipeline, hint=f"{remedy}; or {_KNOWN}")
-            log.warning("%s: %s source.late_rows says that this is known", self._pipeline, problem)
+        self._late_rows.check(fetch, table)
         self._refuse_nulls(fetch, table)
 
     def _refuse_nulls(self, fetch: Fetch, table: Table) -> None:
@@ -290,60 +258,6 @@ class PostgresSource:
                 pipeline=self._pipeline,
                 hint=f"Fill them, then ALTER TABLE {table.sql} ALTER {name} SET NOT NULL, or choose another cursor.",
             )
-
-    def _refuse_undated(self, fetch: Fetch, table: Table) -> None:
-        """Refuse what is foreign or refreshed as a whole, however deep it lies below a view or among partitions."""
-        for item in origins(fetch, table):
-            if item.kind in UNDATED:
-                raise ConfigError(
-                    f"{table.label} shows rows of {item.label}, a {UNDATED[item.kind]}, which cannot say which of them "
-                    "are new or still to be committed.",
-                    pipeline=self._pipeline,
-                    hint="Leave it out of the view or the partitions, or give its origin a pipeline of its own.",
-                )
-
-    def _watched(self, fetch: Fetch, table: Table, request: PlanRequest, plan: Plan, greatest: int | None) -> Plan:
-        """The plan, with what the next planning compares with.
-
-        :param greatest: the table's greatest position, noted before the plan was made
-        :raises SourceError: if positions below the plan were given out since the last planning
-        """
-        tail = max((todo.start for todo in request.todo if todo.asks_bound), default=None)
-        if tail is None:
-            return plan
-        kept = request.states.get(table.label, {})
-        before = _witness(kept, tail)
-        watch = self._watch(fetch, table, greatest)
-        end_before = None if before is None else before.end
-        signs = [] if before is None else list(watch.signs(before))
-        for sign in signs:
-            found = f"{table.label}, cursor {self._cursor}: {sign.seen}"
-            if self._tells:
-                first = f"First {sign.remedy}. Then `" if sign.remedy else "`"
-                raise SourceError(
-                    found,
-                    pipeline=self._pipeline,
-                    position=end_before,
-                    hint=first + _remedies(self._pipeline),
-                )
-            log.warning("%s: %s source.late_rows says that this is known", self._pipeline, found)
-        end = max((batch.range.end for batch in plan.batches), default=tail)
-        now = watch.witness(before, tail, max(end, tail))
-        witness = (before if before is not None and not signs and before.same(now) else now).to_json()
-        state: Mapping[str, object] = plan.states.get(
-            table.label, {name: kept[name] for name in kept if name != WITNESS}
-        )
-        return replace(plan, states={table.label: {**state, WITNESS: witness}})
-
-    def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> Watch:
-        """A look at the table; its greatest position must have been noted before."""
-        sequences = CursorValues(fetch, table, self._cursor).sequences()
-        return Watch(fetch, table, self._cursor, top=greatest, sequences=sequences, origins=origins(fetch, table))
-
-    @property
-    def _tells(self) -> bool:
-        """Whether rows below the checkpoint are an error, and not what ``recover`` is run for anyway."""
-        return self._late_rows == "refuse"
 
     def _close(self, fetch: Fetch, table: Table, request: PlanRequest) -> tuple[int | None, Plan]:
         """The table's greatest position, and up to where it can be planned."""

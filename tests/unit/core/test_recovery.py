@@ -196,6 +196,12 @@ class TestLate:
         assert self.ask(known, again, more, late={}) == []
         assert self.ask(known, again, more, late={0: 1}) == [(Range(0, 10), 10, 11)]
 
+    def test_what_was_sent_again_because_the_sink_had_lost_it_replaces_the_reading(self) -> None:
+        again = side(0, 10, 10, receipt(0, 10, read=9, generation=2, name="recovery:2:t"), kind="recovery")
+        known = account(receipt(0, 10), receipt(10, 20), committed=20, end=20)
+        assert self.ask(known, again, late={0: -1}) == []
+        assert self.ask(known, again, late={}) == [(Range(0, 10), 9, 10)]
+
     def test_a_recovery_of_what_was_read_once_more_since_adds_nothing(self) -> None:
         again = side(7, 9, 9, receipt(7, 9, read=2, generation=2, name="recovery:2:t"), kind="recovery")
         whole = side(0, 10, 10, receipt(0, 10, generation=3, name="replay:3:t"), generation=3)

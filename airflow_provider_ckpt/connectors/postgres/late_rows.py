@@ -1,0 +1,122 @@
+"""Rows that come below what was read of a table: refused where they are bound to come, told where they have come.
+
+``source.late_rows: recover`` makes warnings of both, since ``airflow ckpt recover`` is run for such rows anyway.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
+from airflow_provider_ckpt.connectors.postgres.origins import UNDATED, origins
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
+from airflow_provider_ckpt.connectors.postgres.witness import Sign, Watch, Witness
+from airflow_provider_ckpt.connectors.protocols import Plan, PlanRequest
+from airflow_provider_ckpt.core.errors import ConfigError, SourceError
+from airflow_provider_ckpt.core.recovery import WITNESS
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+log = logging.getLogger(__name__)
+
+_KNOWN = "write source.late_rows: recover if this is known and `airflow ckpt recover` is run for such rows."
+
+
+class LateRows:
+    """What one pipeline does about them."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        assert pipeline.source.cursor is not None
+        self._pipeline = pipeline.name
+        self._cursor = pipeline.source.cursor
+        self._known = pipeline.source.late_rows == "recover"
+
+    def check(self, fetch: Fetch, table: Table) -> None:
+        """Refuse what is bound to give out smaller positions, and rows that come from elsewhere.
+
+        Rows of a foreign table or a materialised view are found however deep they lie below a view or among partitions.
+
+        :raises ConfigError: naming it
+        """
+        for item in origins(fetch, table):
+            if item.kind in UNDATED:
+                raise ConfigError(
+                    f"{table.label} shows rows of {item.label}, a {UNDATED[item.kind]}, which cannot say which of them "
+                    "are new or still to be committed.",
+                    pipeline=self._pipeline,
+                    hint="Leave it out of the view or the partitions, or give its origin a pipeline of its own.",
+                )
+        for problem in CursorValues(fetch, table, self._cursor).problems():
+            if not self._known:
+                raise ConfigError(problem.seen, pipeline=self._pipeline, hint=f"{problem.remedy}; or {_KNOWN}")
+            self._warn(problem.seen)
+
+    def watched(self, fetch: Fetch, table: Table, request: PlanRequest, plan: Plan, greatest: int | None) -> Plan:
+        """A plan, with what the next planning compares with.
+
+        :param request: what it was made for
+        :param greatest: the table's greatest position, noted before it was made
+        :raises SourceError: if positions below it were given out since the last planning
+        """
+        tail = max((todo.start for todo in request.todo if todo.asks_bound), default=None)
+        if tail is None:
+            return plan
+        kept = request.states.get(table.label, {})
+        before = _seen(kept, tail)
+        watch = self._watch(fetch, table, greatest)
+        signs = [] if before is None else list(watch.signs(before))
+        for sign in signs:
+            self._tell(sign, table, tail)
+        end = max((batch.range.end for batch in plan.batches), default=tail)
+        now = watch.witness(before, tail, max(end, tail))
+        unchanged = before is not None and not signs and before.same(now)
+        state = plan.states.get(table.label, {name: kept[name] for name in kept if name != WITNESS})
+        witness = kept[WITNESS] if unchanged else now.to_json()
+        return replace(plan, states={table.label: {**state, WITNESS: witness}})
+
+    def watch(
+        self, fetch: Fetch, table: Table, state: Mapping[str, Any], end: int, greatest: int | None
+    ) -> Mapping[str, Any] | None:
+        """What is seen now, where the next planning would fail; see :meth:`WatchedSource.watch`.
+
+        :param state: what the last planning kept
+        :param end: the end of its plan
+        :param greatest: the table's greatest position, noted before
+        """
+        before = _seen(state, end)
+        if before is None or self._known:
+            return None
+        watch = self._watch(fetch, table, greatest)
+        return {WITNESS: watch.witness(before, end, end).to_json()} if any(watch.signs(before)) else None
+
+    def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> Watch:
+        sequences = CursorValues(fetch, table, self._cursor).sequences()
+        return Watch(fetch, table, self._cursor, top=greatest, sequences=sequences, origins=origins(fetch, table))
+
+    def _tell(self, sign: Sign, table: Table, tail: int) -> None:
+        found = f"{table.label}, cursor {self._cursor}: {sign.seen}"
+        if self._known:
+            self._warn(found)
+            return
+        name, first = self._pipeline, f"First {sign.remedy}. Then " if sign.remedy else ""
+        raise SourceError(
+            found,
+            pipeline=name,
+            position=tail,
+            hint=f"{first}`airflow ckpt recover {name}` reads what came at positions where nothing was read, and lets "
+            f"planning go on; `airflow ckpt rewind {name} --to-position N --reason …` reads everything from N on once "
+            f"more, which is what rows need whose positions others had before them. Or {_KNOWN}",
+        )
+
+    def _warn(self, found: str) -> None:
+        log.warning("%s: %s source.late_rows says that this is known", self._pipeline, found)
+
+
+def _seen(state: Mapping[str, Any], tail: int) -> Witness | None:
+    """What the last planning saw; None if there was none, or a rewind has made it say nothing of now."""
+    before = Witness.from_json(state[WITNESS]) if WITNESS in state else None
+    return None if before is None or tail < before.end else before
