@@ -118,7 +118,9 @@ class Positions:
         return None if self.packed is None else _unpacked(self.packed)
 
 
-def surplus(read: Iterable[tuple[Range, Positions]], shown: Sequence[int], within: Range) -> Surplus:
+def surplus(
+    read: Iterable[tuple[Range, Positions]], shown: Sequence[int], within: Range, pending: Sequence[Range] = ()
+) -> Surplus:
     """Which of the positions that a range shows now came after it was read.
 
     A position that was read before, and shows more records than then, cannot be read again without doubling some.
@@ -127,6 +129,7 @@ def surplus(read: Iterable[tuple[Range, Positions]], shown: Sequence[int], withi
         an earlier one of the same positions
     :param shown: every position that the range shows now, in order
     :param within: the range
+    :param pending: stretches that are still to be read: what they show is left out
     """
     before: Counter[int] = Counter()
     for span, reading in read:
@@ -135,10 +138,10 @@ def surplus(read: Iterable[tuple[Range, Positions]], shown: Sequence[int], withi
         for position in [known for known in before if span.start <= known < span.end]:
             del before[position]
         before.update(position for position in kept.tolist() if within.start <= position < within.end)
-    now = Counter(shown)
+    now = Counter(position for position in shown if not any(span.start <= position < span.end for span in pending))
     late = {position: count - before[position] for position, count in now.items() if count > before[position]}
     fresh = [position for position in late if position not in before]
-    barriers = sorted(before)
+    barriers = sorted({*before, *(span.start for span in pending)})
     return Surplus(
         len(shown),
         sum(late.values()),

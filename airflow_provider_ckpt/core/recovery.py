@@ -92,10 +92,12 @@ class Reading:
     """What was read of a range: once as a whole, and parts of it again since.
 
     :param again: receipts of recovery, which add what had come late, and of replayed ranges; oldest first
+    :param pending: stretches of it that side partitions are still to read: what they show has an owner
     """
 
     receipt: RangeReceipt
     again: tuple[RangeReceipt, ...] = ()
+    pending: tuple[Range, ...] = ()
 
     @property
     def added(self) -> tuple[RangeReceipt, ...]:
@@ -125,7 +127,8 @@ class Surplus:
 
 
 Shown = Callable[[str, Sequence[Reading]], Sequence[Surplus | None] | None]
-"""What a source partition shows of some readings' ranges that was not read, for each; None where nothing can."""
+"""What a source partition shows of some readings' ranges that was neither read nor is pending, for each; None where
+nothing can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +253,16 @@ def comparable(account: Account, sides: Iterable[Account], *, before: datetime) 
         covered = merge([*covered, *(receipt.range for receipt in whole)])
     older = [receipt for receipt in account.resolved if _exposed(receipt.range, covered)]
     found = [
-        Reading(receipt, tuple(_since(receipt, [*chosen, *added])))
+        Reading(
+            receipt,
+            tuple(_since(receipt, [*chosen, *added])),
+            tuple(span for span in merge(owned) if receipt.range.overlaps(span)),
+        )
         for receipt in [*chosen, *older]
         if receipt.range.start >= account.low
         and not receipt.skipped
         and not receipt.sent
         and (receipt.at is None or receipt.at <= before)
-        and not any(receipt.range.overlaps(span) for span in owned)
     ]
     return sorted(found, key=lambda reading: reading.receipt.range)
 

@@ -50,14 +50,14 @@ def _surplus(
     read = [(item.range, kept[_place(item)]) for item in receipts if _place(item) in kept]
     only_added = reading.added == reading.again
     if len(read) < sum(item.counts.read > 0 for item in receipts):  # a sink that kept none: counts have to do
-        return Surplus(now.count, more if only_added else 0) if more > 0 else None
+        return Surplus(now.count, more if only_added else 0) if more > 0 and not reading.pending else None
     if only_added and now.same(Digest.total(item.digest for _, item in read)):
         return None
     if all(item.packed is not None for _, item in read):
         span = reading.receipt.range
-        found = surplus(read, opened.source.positions(partition, span), span)
+        found = surplus(read, opened.source.positions(partition, span), span, reading.pending)
         return found if found.late else None
-    return Surplus(now.count, max(more, 0) if only_added else 0)
+    return None if reading.pending else Surplus(now.count, max(more, 0) if only_added else 0)
 
 
 def _place(receipt: Receipt | RangeReceipt) -> _Place:

@@ -36,7 +36,8 @@ def plan(acts: Acts, late: dict[int, int] | None = None) -> list[Missing]:
         for reading in readings:
             span = reading.receipt.range
             count = span.end - span.start + (late or {}).get(span.start, 0)
-            found.append(Surplus(count, count - reading.records) if count > reading.records else None)
+            more = 0 if reading.pending else count - reading.records
+            found.append(Surplus(count, more) if more > 0 else None)
         return found
 
     return acts.ledger.recovery_plan("orders", settle_lag=LAG, now=acts.now, window=acts.window, shown=shown)

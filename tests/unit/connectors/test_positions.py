@@ -77,6 +77,14 @@ def test_the_surplus_is_what_came_and_never_what_was_read(read: list[int], shown
     assert {position for position in inside if position in shown} == set(late) - set(read)
 
 
+def test_what_is_still_to_be_read_is_neither_late_nor_read_with_what_is() -> None:
+    read = [(Range(0, 10), Positions.of([1, 9]))]
+
+    found = surplus(read, [1, 2, 4, 5, 7, 9], Range(0, 10), [Range(4, 6)])
+
+    assert (found.spans, found.late) == ((Range(2, 3), Range(7, 8)), 2)
+
+
 def test_a_later_reading_of_a_part_stands_for_the_earlier_one() -> None:
     first = (Range(0, 10), Positions.of([1, 3, 5, 7]))
     again = (Range(4, 20), Positions.of([4, 5, 11]))

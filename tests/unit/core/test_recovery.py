@@ -137,7 +137,7 @@ class TestLate:
         def shown(_partition: str, readings: Sequence[Reading]) -> list[Surplus | None]:
             spans = [reading.receipt.range for reading in readings]
             shows = [span.end - span.start + late.get(span.start, 0) for span in spans]
-            more = [count - reading.records for count, reading in zip(shows, readings, strict=True)]
+            more = [0 if r.pending else count - r.records for count, r in zip(shows, readings, strict=True)]
             return [Surplus(count, extra) if extra > 0 else None for count, extra in zip(shows, more, strict=True)]
 
         found = missing(accounts, before=NOW - timedelta(minutes=5), shown=shown)
@@ -230,6 +230,17 @@ class TestLate:
     def test_what_a_side_partition_is_still_to_read_has_an_owner(self) -> None:
         known = account(receipt(0, 10), receipt(10, 20), receipt(20, 30))
         assert self.ask(known, side(10, 20, 10), late={10: 2, 20: 2}) == [(Range(20, 30), 10, 12)]
+
+    def test_what_is_still_to_be_read_is_named_to_whoever_compares(self) -> None:
+        asked: list[Reading] = []
+
+        def shown(_partition: str, readings: Sequence[Reading]) -> list[None]:
+            asked.extend(readings)
+            return [None] * len(readings)
+
+        known = [account(receipt(0, 30)), side(5, 8, 5), side(12, 20, 14, kind="recovery"), side(25, 26, 26)]
+        missing(known, before=NOW, shown=shown)
+        assert [item.pending for item in asked] == [(Range(5, 8), Range(14, 20))]
 
     def test_overlapping_receipts_name_each_position_once(self) -> None:
         known = account(receipt(0, 20), receipt(10, 30))
