@@ -1,8 +1,8 @@
 """Rows as JSON objects, column by column in Arrow: no Python object for a value that needs none.
 
 Numbers and truth values stay what they are; what JSON has no type for becomes text: times in ISO 8601 (with ``Z`` where
-the column has a zone; see :func:`~.moments.iso`), binary values in base64, NaN and the infinities by name. A null stays
-a null.
+the column has a zone; see :func:`~.moments.iso`), binary values in base64, NaN and the infinities by name. A variant is
+the JSON that it stands for. A null stays a null.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors import moments
+from airflow_provider_ckpt.connectors import moments, variants
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,6 +103,9 @@ def _one_by_one(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
     found = moments.objects(column, moments.iso, dict)
+    plain = variants.decoder(column.type)
+    if plain is not None:
+        found = [None if value is None else plain(value) for value in found]
     return pa.array([None if value is None else _value(value) for value in found], pa.string())
 
 

@@ -9,7 +9,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import Start
+from airflow_provider_ckpt.connectors.protocols import SourcePartition, Start
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.core.sink_standing import SinkStanding
 from airflow_provider_ckpt.replication import file_lists, sink_checks
@@ -19,6 +19,8 @@ from airflow_provider_ckpt.replication.run import Run
 from airflow_provider_ckpt.replication.setup import Opened, Setup
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow_provider_ckpt.ledger.records import Lease
 
 log = logging.getLogger(__name__)
@@ -98,12 +100,13 @@ def _admitted(setup: Setup, opened: Opened, *, force: bool) -> Lease:
 def _begin(run: Run, *, accepting: bool) -> None:
     """Refuse a sink that is not as it was left; else fence it, and make the ledger agree with what it holds."""
     state = None if accepting else sink_checks.refuse_changed(run.setup, run.sink)
+    first = _first_starts(run)  # what is refused here leaves nothing in the sink
     with run.step("fence"):
         run.sink.fence(run.epoch)
     if state is not None:
         run.ledger.note_sink(run.lease, SinkStanding(run.epoch, state.target, state.location))
         run.ledger.declare(run.lease, run.pipeline.document())
-    _start(run)
+    _start(run, first)
     run.mark_checkpoints()
     run.reconcile()
     if not accepting:
@@ -129,18 +132,28 @@ def _lease(setup: Setup, sink_epoch: int, *, force: bool) -> Lease:
             time.sleep(_LEASE_PAUSE)
 
 
-def _start(run: Run) -> None:
-    """Record the source's partitions: the first start where the pipeline declares, those that come later at the
-    earliest, since all that they hold came after that start.
+def _first_starts(run: Run) -> dict[SourcePartition, Start | None]:
+    """Where the source's partitions begin, None for those that the ledger knows: the first ones where the pipeline
+    declares, those that come later at the earliest, since all that they hold came after that start.
     """
     known = run.ledger.partitions(run.pipeline.name)
     start_from = "earliest" if known else run.pipeline.source.start_from
+    return {
+        partition: None if partition.id in known else run.source.start(partition.id, start_from)
+        for partition in run.source.partitions()
+    }
+
+
+def _start(run: Run, first: Mapping[SourcePartition, Start | None]) -> None:
+    """Record the source's partitions.
+
+    :param first: where those begin that the ledger does not know
+    """
+    known = run.ledger.partitions(run.pipeline.name)
     kept = file_lists.recall(run, started=bool(known))
     starts = {
-        partition: Start(known[partition.id].partition.base)
-        if partition.id in known
-        else kept or run.source.start(partition.id, start_from)
-        for partition in run.source.partitions()
+        partition: Start(known[partition.id].partition.base) if start is None else kept or start
+        for partition, start in first.items()
     }
     bases = {partition: start.position for partition, start in starts.items()}
     for start in starts.values():

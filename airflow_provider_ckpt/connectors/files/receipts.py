@@ -17,6 +17,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -137,6 +138,16 @@ class Receipts:
             found |= {entry.receipt.key: entry.receipt for entry in bundle.entries}
         news = (r for r in found.values() if not is_known(r.key.generation, r.key.partition, r.range.end))
         return sorted(news, key=lambda receipt: receipt.key)
+
+    def entries(self, keys: Collection[BatchKey]) -> dict[BatchKey, Entry]:
+        """The entries of some batches; one that has none is left out."""
+        wanted = set(keys)
+        found: dict[BatchKey, Entry] = {}
+        for entries in chain([self._marked()], (bundle.entries for bundle in self._bundles())):
+            if len(found) == len(wanted):
+                break
+            found |= {entry.receipt.key: entry for entry in entries if entry.receipt.key in wanted}
+        return found
 
     def newest(self) -> list[Entry]:
         """The entries of all markers, and of the newest bundle: what the last runs that delivered anything claimed."""

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
 from airflow_provider_ckpt.connectors.files.gate import fence, newest_epoch
 from airflow_provider_ckpt.connectors.files.local import check_writable, io_error
-from airflow_provider_ckpt.connectors.files.receipts import Receipts
+from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
 from airflow_provider_ckpt.connectors.files.staged import roll_forward, sweep
 from airflow_provider_ckpt.connectors.files.standing import identity, make_identity, set_back, vanished
 from airflow_provider_ckpt.connectors.files.target import DATA_PREFIX, FilesTarget
@@ -69,16 +69,18 @@ class FilesSink:
     def claims(self) -> Claims:
         """This ledger's fence, and every ledger that ever fenced this pipeline here."""
         target = self._target
-        return Claims(
-            newest_epoch(target), target.ledgers(), identity(target), set_back(target, vanished(target, self._receipts))
-        )
+        return Claims(newest_epoch(target), target.ledgers(), identity(target), set_back(target, self._vanished()))
 
     def fence(self, epoch: int) -> None:
         """Shut out every older epoch, finish or remove what they left, and gather their receipts."""
         fence(self._target, epoch)
         make_identity(self._target)
         sweep(self._target, self._receipts, epoch)
-        gone = [entry.receipt.key for entry in vanished(self._target, self._receipts) if entry.receipt.epoch < epoch]
+        gone = [
+            entry.receipt.key
+            for entry in vanished(self._target, self._receipts.newest())
+            if entry.receipt.epoch < epoch
+        ]
         if gone:
             self._receipts.retract(gone)
         self._receipts.bundle(epoch)
@@ -87,13 +89,14 @@ class FilesSink:
         """What is news; all of it has had its effect by the time that it is told."""
         news = self._receipts.beyond(known)
         roll_forward(self._target, self._receipts)
-        gone = {entry.receipt.key for entry in vanished(self._target, self._receipts)} if news else set()
+        gone = {entry.receipt.key for entry in self._vanished()} if news else set()
         yield from (receipt for receipt in news if receipt.key not in gone)
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Those without a marker, and that are in no bundle, or whose file is gone; see :meth:`Sink.missing`."""
-        gone = {entry.receipt.key for entry in vanished(self._target, self._receipts)} if keys else set()
-        return [key for key in keys if key in gone or self._receipts.find(key) is None]
+        found = self._receipts.entries(keys)
+        gone = {entry.receipt.key for entry in vanished(self._target, found.values())}
+        return [key for key in keys if key not in found or key in gone]
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """The lines of each attempt's file; see :meth:`Sink.letters`."""
@@ -131,3 +134,7 @@ class FilesSink:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def _vanished(self) -> Sequence[Entry]:
+        """The newest receipts whose files are gone."""
+        return vanished(self._target, self._receipts.newest())

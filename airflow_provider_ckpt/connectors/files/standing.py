@@ -2,18 +2,18 @@
 
 The directory has an id, which one that is emptied or made anew has not. A receipt counts while its file is there: one
 that was cleaned away before it could be seen, or with the rest of a directory, was lost. So that a run looks at a
-bounded number, only the newest receipts are held against the files: those of the last runs that delivered anything.
+bounded number, it holds only the newest receipts against the files: those of the last runs that delivered anything.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from airflow_provider_ckpt.connectors.files.local import io_error, sync_directory, write_durably
-from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
+from airflow_provider_ckpt.connectors.files.receipts import Entry
 from airflow_provider_ckpt.connectors.files.target import FilesTarget
 
 
@@ -49,12 +49,13 @@ def make_identity(target: FilesTarget) -> None:
         raise io_error(error, f"write {path}") from error
 
 
-def vanished(target: FilesTarget, receipts: Receipts) -> Sequence[Entry]:
-    """The newest receipts whose files are neither visible nor about to be; none where readers take files away.
+def vanished(target: FilesTarget, entries: Iterable[Entry]) -> Sequence[Entry]:
+    """Those receipts whose files are neither visible nor about to be; none where readers take files away.
 
+    :param entries: of receipts
     :raises IoError: if the file system fails
     """
-    entries = [] if target.files_may_go else [entry for entry in receipts.newest() if entry.file is not None]
+    entries = [] if target.files_may_go else [entry for entry in entries if entry.file is not None]
     if not entries:
         return []
     try:

@@ -68,7 +68,9 @@ def told(plan: Plan) -> str:
 
 
 class TestOneFileOfMany:
-    @pytest.mark.parametrize("spoil", [lambda data: data[:-5], lambda _: b"", lambda _: b"PAR1 it is not"])
+    @pytest.mark.parametrize(
+        "spoil", [lambda data: data[:-5], lambda _: b"", lambda _: b"PAR1 it is not", lambda _: b"PARE" * 9]
+    )
     def test_that_is_no_whole_parquet_file_costs_itself(self, tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
         declared = parquet_pipeline(tmp_path)
         table = pa.table({"id": range(3)})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_ckpt.core.errors import SinkChangedError
+from airflow_provider_ckpt.replication import sink_changes
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.auditing import against_sink
 from tests.integration.connectors.files_sink_support import ids, visible
@@ -85,6 +86,29 @@ def test_files_that_were_removed_are_told_and_the_key_that_allows_it_is_named(
     allowed = inbox.changed(sink={"files_may_go": True})
     assert allowed.run().route == ["done"]
     assert against_sink(allowed.setup(), lambda _: None)["agrees"]
+
+
+@pytest.mark.parametrize("gone", [slice(1, 2), slice(0, 2), slice(0, 3)])
+def test_files_that_were_removed_are_sent_again_once_a_person_says_so(
+    inbox: Replication, tmp_path: Path, gone: slice
+) -> None:
+    inbox.run()
+    put(tmp_path / "in" / "b.jsonl", lines(30, 10))
+    inbox.run()
+    inbox.run()
+    for file in visible(tmp_path / "out")[gone]:
+        file.unlink()
+    newest = visible(tmp_path / "out")[-1]
+    newest.rename(tmp_path / "aside")
+    assert "the file of delivered batches" in refused(inbox)
+    act = sink_changes.accept(inbox.setup(), resend=True)
+    sink_changes.carry_out(inbox.setup(), act, who="ann", why="a clean-up job took them")
+
+    inbox.run()
+
+    assert ids(tmp_path / "out") == [*range(40)]
+    assert against_sink(inbox.setup(), lambda _: None)["compared"]["target_rows"] == 40
+    assert inbox.run().route == ["done"]
 
 
 def test_a_directory_that_was_restored_from_an_older_copy_is_refused(inbox: Replication, tmp_path: Path) -> None:

@@ -75,7 +75,10 @@ def stage(folders: Folders, name: str, before: Path, source: dict[str, Any], sch
     pipeline = folders.replication.changed(
         name=name,
         source={"path": str(before), **source},
-        transform={"decode": "csv" if source["format"] == "csv" else "json" if text else None, "schema": schema},
+        transform={
+            "decode": "csv" if source["format"] == "csv" else "json" if text else None,
+            "schema": schema or None,
+        },
         sink={"path": str(out), "format": form},
     )
     assert pipeline.run().records == Counts(3, 3, 0, 0)
@@ -330,3 +333,49 @@ def test_a_corrupt_page_is_never_delivered(folders: Folders) -> None:
 
     assert replication.run().route == ["done"]
     assert ids(folders.out) == [*range(1000, 1100), *range(1200, 1300)]
+
+
+def test_a_first_start_that_is_refused_leaves_nothing_at_the_target(folders: Folders) -> None:
+    put(folders.inbox / "a.jsonl", lines(0, 2))
+
+    with pytest.raises(CkptError, match="10000 is beyond the 20 bytes of all files that are there"):
+        folders.replication.changed(source={"start_from": 10_000}).run()
+
+    assert not folders.out.exists()
+
+
+def test_variants_are_written_as_the_json_that_they_stand_for(folders: Folders) -> None:
+    text = r'{"a": [1, 2.50, null, "é\"\n"], "b": {"c": true, "d": {}}, "big": 123456789012345678901234567890}'
+    put_rows(folders.inbox / "a.parquet", pa.table({"id": [1, 2, 3], "text": [text, None, "null"]}))
+    times = "named_struct('day', date'+12024-02-29', 'at', timestamp'2024-02-29 12:00:00.5Z', 'raw', x'ff00')"
+    odd = "named_struct('nan', double('NaN'), 'dec', cast(1.10 as decimal(9,2)))"
+    written = folders.replication.changed(
+        source={"format": "parquet"},
+        transform={
+            "decode": None,
+            "schema": None,
+            "select": {
+                "id": "id",
+                "v": "parse_json(text)",
+                "inside": "array(struct(parse_json(text) as w, id))",
+                "by_name": "map('k', parse_json(text))",
+                "times": f"to_variant_object({times})",
+                "odd": f"to_variant_object({odd})",
+            },
+        },
+    )
+
+    assert written.run().records == Counts(3, 3, 0, 0)
+
+    first, second, third = sorted(rows(folders.out), key=lambda row: row["id"])
+    value = json.loads(text)
+    assert first == {
+        "id": 1,
+        "v": value,
+        "inside": [{"w": value, "id": 1}],
+        "by_name": {"k": value},
+        "times": {"day": "12024-02-29", "at": "2024-02-29T12:00:00.500000Z", "raw": "/wA="},
+        "odd": {"nan": "NaN", "dec": 1.10},
+    }
+    assert (second["v"], second["inside"], second["by_name"]) == (None, [{"w": None, "id": 2}], {"k": None})
+    assert (third["v"], third["inside"]) == (None, [{"w": None, "id": 3}])

@@ -1,0 +1,90 @@
+"""Spark's variants in Arrow: a struct of two binary values, which PySpark decodes."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors import moments
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_Decode = Callable[[Any], Any]
+_DIGITS = 100
+"""More than any decimal of Spark has."""
+
+
+def is_variant(kind: pa.DataType) -> bool:
+    """Whether a type is that of a variant, by the mark that Spark gives it."""
+    import pyarrow as pa
+
+    if not pa.types.is_struct(kind) or kind.get_field_index("metadata") < 0 or kind.get_field_index("value") < 0:
+        return False
+    return bool((kind.field("metadata").metadata or {}).get(b"variant") == b"true")
+
+
+def decoder(kind: pa.DataType) -> _Decode | None:
+    """What makes plain Python values of a type's variants, however deep inside; None of a type that has none.
+
+    It is given values as :func:`~.moments.objects` has them, maps as dictionaries. A day or instant in a variant comes
+    out as text in ISO 8601, so that none is too late for Python.
+    """
+    import pyarrow as pa
+
+    if is_variant(kind):
+        return lambda value: _variants().to_python(value["value"], value["metadata"])
+    if pa.types.is_struct(kind):
+        parts = {field.name: found for field in kind for found in [decoder(field.type)] if found is not None}
+        return _of_struct(parts) if parts else None
+    if pa.types.is_map(kind):
+        inner = decoder(kind.item_type)
+        return _of_map(inner) if inner is not None else None
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = decoder(kind.value_type)
+        return _of_list(inner) if inner is not None else None
+    return None
+
+
+def _of_struct(parts: Mapping[str, _Decode]) -> _Decode:
+    return lambda value: {
+        name: parts[name](item) if name in parts and item is not None else item for name, item in value.items()
+    }
+
+
+def _of_map(inner: _Decode) -> _Decode:
+    return lambda value: {key: None if item is None else inner(item) for key, item in value.items()}
+
+
+def _of_list(inner: _Decode) -> _Decode:
+    return lambda value: [None if item is None else inner(item) for item in value]
+
+
+@cache
+def _variants() -> Any:
+    import pyarrow as pa
+    from pyspark.sql.variant_utils import VariantUtils
+
+    class Variants(VariantUtils):
+        """As PySpark decodes them, but with every digit of a decimal, and any time, of which Python has not all."""
+
+        @classmethod
+        def _get_decimal(cls, value: bytes, pos: int) -> decimal.Decimal:
+            with decimal.localcontext(prec=_DIGITS):
+                found: decimal.Decimal = super()._get_decimal(value, pos)
+            return found
+
+        @classmethod
+        def _get_date(cls, value: bytes, pos: int) -> Any:
+            days = pa.array([cls._read_long(value, pos + 1, 4, signed=True)], pa.int32())
+            return moments.iso(days.cast(pa.date32()))[0].as_py()
+
+        @classmethod
+        def _get_timestamp(cls, value: bytes, pos: int, zone_id: str) -> Any:  # noqa: ARG003  # always UTC
+            zone = None if cls._get_type_info(value, pos)[1] == cls.TIMESTAMP_NTZ else "UTC"
+            instant = pa.array([cls._read_long(value, pos + 1, 8, signed=True)], pa.int64())
+            return moments.iso(instant.cast(pa.timestamp("us", zone)))[0].as_py()
+
+    return Variants
