@@ -76,11 +76,7 @@ class FilesSink:
         fence(self._target, epoch)
         make_identity(self._target)
         sweep(self._target, self._receipts, epoch)
-        gone = [
-            entry.receipt.key
-            for entry in vanished(self._target, self._receipts.newest())
-            if entry.receipt.epoch < epoch
-        ]
+        gone = [entry.receipt.key for entry in self._vanished() if entry.receipt.epoch < epoch]
         if gone:
             self._receipts.retract(gone)
         self._receipts.bundle(epoch)

@@ -90,6 +90,8 @@ class TestInterruptions:
         told = ids(directory)
         (again,) = second.send(1, attempt=2, bad=2)
 
+        claimed = DELIVERING.index((module, name, done)) >= DELIVERING.index((os, "link", True))
+        assert (1 in known) == claimed
         assert seen in (expected(0), expected(0, 1)[:SIZE] + expected(1)[2:])
         assert told == expected(0) + (expected(1)[2:] if 1 in known else [])
         assert again.outcome is AttemptOutcome.DELIVERED
