@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -41,7 +42,10 @@ def local_path(text: str, key: str, connection: Connection | None = None) -> Pat
         )
     root = str(connection.extra.get("path", "")) if connection else ""
     try:
-        return Path(root, Path(unquote(url.path) if url.scheme == "file" else text).expanduser()).resolve()
+        path = Path(root, Path(unquote(url.path) if url.scheme == "file" else text).expanduser()).resolve()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            path.lstat()
+        return path
     except (OSError, RuntimeError, ValueError) as error:  # too long, links in a circle, NUL, no such user's home
         raise ConfigError(
             f"{key}: {text[:200]!a} is no usable path: {_reason(error)}.", hint=f"Correct {key}."

@@ -336,6 +336,25 @@ class TestWhatIsNoFile:
         with pytest.raises(ConfigError, match="41 is beyond the 40 bytes of all files that are there"):
             source.start("files", 41)
 
+    @pytest.mark.parametrize(
+        ("path", "reason"),
+        [
+            ("in\0side", "embedded null byte"),
+            ("x" * 300, "File name too long"),
+            ("/" + "x/" * 3000, "File name too long"),
+            ("~nobody-of-that-name/in", "Could not determine home directory"),
+            ("{here}/circle/in", "Symlink loop"),
+        ],
+    )
+    def test_a_path_that_cannot_be_is_refused_by_its_key_in_one_line(
+        self, tmp_path: Path, path: str, reason: str
+    ) -> None:
+        (tmp_path / "circle").symlink_to(tmp_path / "circle")
+
+        with pytest.raises(ConfigError, match=rf"source\.path: .* is no usable path: {reason}\. Correct") as caught:
+            FilesSource(pipeline(path.replace("{here}", str(tmp_path))))
+        assert len(str(caught.value)) < 400
+
 
 class TestLinks:
     @pytest.fixture

@@ -196,7 +196,7 @@ def test_a_table_of_files_has_its_letters_elsewhere_too(
 @pytest.mark.parametrize(
     ("queue", "message"),
     [
-        ({"sink": "files", "path": "{file}"}, "dead_letter_queue.path: cannot make directory"),
+        ({"sink": "files", "path": "{file}"}, "is a file, not a directory"),
         ({"sink": "postgres", "connection": ARCHIVE, "table": "nowhere.them"}, "nowhere.them does not exist"),
         ({"sink": "postgres", "connection": ARCHIVE, "table": "other"}, "is another table: it has no column ledger"),
         ({"sink": "postgres", "connection": "gone"}, "'gone' is not defined"),
