@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add both; PostgreSQL fills them in by itself. SQLite knows no users; there they stay empty, as of older events."""
+    """Add both; PostgreSQL fills them in. SQLite knows no users: there they stay empty, as those of older events."""
     op.add_column("ckpt_event", sa.Column("recorded_at", sa.DateTime(timezone=True)))
     op.add_column("ckpt_event", sa.Column("database_user", sa.Text()))
     if op.get_bind().dialect.name == "postgresql":
