@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.two_phase import receipts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.errors import SinkError
+from airflow_provider_ckpt.core.errors import FencedError, SinkError
 from tests.integration.connectors.delta_support import (
     Killed,
     Run,
@@ -197,3 +198,34 @@ class TestRaces:
         assert (outcome.error.recoverable, outcome.error.whole) == (True, True)
         with pytest.raises(SinkError, match="other writers took every version"):
             run.sink.fence(2)
+
+
+class TestFilesOfCommits:
+    def test_a_commit_whose_answer_was_lost_keeps_its_files_when_the_table_is_made_anew(
+        self, table: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The commit takes effect, its log is set aside, and a newer run takes over a table made anew."""
+        run = Run(table).fence()
+        run.send(0)
+        aside = table.with_name("log")
+        real = delta_table.commit
+
+        def lost(*arguments: Any) -> None:
+            real(*arguments)
+            monkeypatch.setattr(delta_table, "commit", real)
+            schema = DeltaTable(table).schema()
+            (table / "_delta_log").rename(aside)
+            DeltaTable.create(table, schema)
+            newer = Run(table, epoch=2).fence()
+            newer.send(2)
+            newer.send(3)
+            raise DeltaError("timed out")
+
+        staged = run.stage(1)
+        monkeypatch.setattr(delta_table, "commit", lost)
+        with pytest.raises(FencedError):
+            run.committer.commit(staged)
+
+        shutil.rmtree(table / "_delta_log")
+        aside.rename(table / "_delta_log")
+        assert ids(table) == expected(0, 1)
