@@ -31,13 +31,22 @@ class Contention:
         self._budget = pipeline.run.time_budget.total_seconds()
         self._table = table
         self._tries = 0
+        self._worked = False
         self._began = self._told = time.monotonic()
 
     def refuse_if_over(self) -> None:
-        """Fail if the time is over; never before the first try.
+        """Fail if the time is over, never before the first try; or if the newest try was answered as done.
 
         :raises SinkError: of the table as a whole
         """
+        if self._worked:
+            raise SinkError(
+                f"{self._table} answered that a commit was done, and does not show it.",
+                pipeline=self._pipeline,
+                whole=True,
+                hint="Nothing more was sent: trying again might add the rows twice. Find out which of its answers is "
+                "wrong, or whether somebody took the commit back at once; then run again.",
+            )
         seconds = time.monotonic() - self._began
         if self._tries and seconds >= self._budget:
             raise SinkError(
@@ -51,11 +60,10 @@ class Contention:
     def tried(self, *, worked: bool) -> None:
         """Count a try, and wait a moment before the next, longer each time.
 
-        :param worked: whether the table's answer says that it made the next version; where that proves wrong, it is
-            tried again
+        :param worked: whether the table's answer says that it made the next version
         """
-        self._tries += 1
-        if worked and self._tries == 1:
+        self._tries, self._worked = self._tries + 1, worked
+        if worked:
             return
         now = time.monotonic()
         if now - self._told >= _TELL_EVERY:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
 from airflow_provider_ckpt.connectors.iceberg.durable import DurableFileIO
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.two_phase import receipts
 from airflow_provider_ckpt.core.batch import AttemptOutcome
-from airflow_provider_ckpt.core.errors import SinkError
+from airflow_provider_ckpt.core.errors import Action, SinkError, default_action
 from tests.integration.connectors.delta_support import Killed, after, before, expected, kill, once
 from tests.integration.connectors.iceberg_support import TABLE, Run, data_files, ids, known_files
 from tests.services.iceberg import IcebergService
@@ -187,6 +188,28 @@ class TestInterruptions:
 
         assert [outcome.outcome for outcome in outcomes] == [AttemptOutcome.FAILED, AttemptOutcome.DELIVERED]
         assert ids(lake) == expected(1)
+
+    def test_a_catalog_that_lies_about_a_commit_stops_the_run_at_once(
+        self, lake: IcebergService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its answer is that all went well, and the table shows nothing of it."""
+        run = Run(lake).fence()
+        run.send(0)
+        asked: list[Table] = []
+
+        def lie(_: SqlCatalog, table: Table, *__: object) -> CommitTableResponse:
+            asked.append(table)
+            return CommitTableResponse(metadata=table.metadata, metadata_location=table.metadata_location)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SqlCatalog, "commit_table", lie)
+            (outcome,) = run.send(1)
+
+        assert (outcome.outcome, len(asked)) == (AttemptOutcome.FAILED, 1)
+        assert outcome.error is not None
+        assert "answered that a commit was done, and does not show it" in outcome.error.message
+        assert default_action(outcome.error) is Action.HALT
+        assert ids(lake) == expected(0)
 
 
 class TestRaces:
