@@ -32,7 +32,6 @@ PIPELINES = [
     Declared("stopped", Kind.SINGLE),
     Declared("stuck", Kind.SINGLE),
     Declared("guarded", Kind.SINGLE),
-    Declared("widowed", Kind.SINGLE),
 ]
 _QUICK = {
     "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",

@@ -102,18 +102,3 @@ def test_a_backfill_of_an_old_date_moves_no_checkpoint_and_the_ledger_survives_t
 def mark(scene: Scene, name: str, run_id: str, state: str) -> None:
     """Mark a DAG run, as a person does."""
     scene.airflow.api("PATCH", f"/dags/{name}/dagRuns/{run_id.replace('+', '%2B')}", {"state": state})
-
-
-def test_status_says_that_airflow_shows_a_dead_task_as_running(scene: Scene) -> None:
-    scene.write("widowed", range(50))
-    with scene.closed("widowed"):
-        run_id = scene.begin("widowed")
-        scene.at_gate("widowed")
-        assert status(scene, "widowed")["dag_run"]["disagrees"] is None
-        with scene.ledger() as ledger:
-            ledger.break_lease("widowed", who="test", why="as if it had expired")
-        seen = status(scene, "widowed")["dag_run"]
-
-    assert (seen["run_id"], seen["state"]) == (run_id, "running")
-    assert "Airflow shows replicate as running, but nobody holds the lease" in seen["disagrees"]
-    scene.airflow.wait("widowed", run_id, 240)
