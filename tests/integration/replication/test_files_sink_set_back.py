@@ -82,7 +82,7 @@ def test_files_that_were_removed_are_told_and_the_key_that_allows_it_is_named(
     assert "3 files of delivered batches" in told
     assert "sink.files_may_go: true" in told
     found = against_sink(inbox.setup(), lambda _: None)
-    assert {difference["kind"] for difference in found["differences"]} == {"ReceiptMissing"}
+    assert {difference["kind"] for difference in found["differences"]} == {"ReceiptMissing", "SinkChanged"}
     allowed = inbox.changed(sink={"files_may_go": True})
     assert allowed.run().route == ["done"]
     assert against_sink(allowed.setup(), lambda _: None)["agrees"]
