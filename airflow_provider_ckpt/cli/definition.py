@@ -329,7 +329,11 @@ def _roles() -> Iterable[CLICommand]:
         arg("schema", help="the schema of the targets"),
         arg("--table", action="append", metavar="NAME", help="a target in it; may be given again"),
         arg("--upsert", action="store_true", help="pipelines replace rows by key there"),
+        arg(
+            "--pipeline", action="append", metavar="NAME", help="a pipeline that runs as the writer; may be given again"
+        ),
         arg("--writer", default="ckpt_writer", metavar="ROLE", help="writes (default: ckpt_writer)"),
         reader,
-        more="It makes the sink's bookkeeping tables beside the targets.",
+        more="It makes the sink's bookkeeping tables beside the targets, where the writer sees its own pipelines "
+        "alone. Run again with fewer tables or pipelines, it takes back the rest; with none, everything.",
     )

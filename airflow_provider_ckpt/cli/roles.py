@@ -27,5 +27,5 @@ def sink(args: Namespace) -> dict[str, Any]:
     """SQL that lets a role write to targets in a schema, and makes the sink's bookkeeping tables there."""
     from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
 
-    roles = SinkRoles(args.schema, args.writer, args.reader, args.table or (), args.upsert)
+    roles = SinkRoles(args.schema, args.writer, args.reader, args.table or (), args.upsert, args.pipeline or ())
     return {"schema": args.schema, "roles": [args.writer, args.reader], "sql": roles.sql}

@@ -99,6 +99,8 @@ def _uncountable(setup: Setup, *, shared: bool, busy: bool) -> str | None:
         return "others write to the target too"
     if setup.pipeline.sink.mode == "upsert":
         return "rows replace rows of their key, so the target holds fewer than were delivered"
+    if setup.pipeline.sink.rows_may_differ:
+        return "the target may store other rows than it is sent (sink.rows_may_differ)"
     return "a run is at work" if busy else None
 
 

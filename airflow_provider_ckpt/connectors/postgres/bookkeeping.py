@@ -21,6 +21,8 @@ DEAD_LETTER = "ckpt_sink_dead_letter"
 REPLAY = "ckpt_sink_replay"
 TABLES = (FENCE, RECEIPT, DEAD_LETTER)
 ALL_TABLES = (*TABLES, REPLAY)
+LATER_COLUMNS = ((RECEIPT, "positions"), (RECEIPT, "added"), (FENCE, "witness"))
+"""Columns that tables made by an earlier version lack."""
 
 LOCK = int.from_bytes(hashlib.sha256(b"airflow-provider-ckpt sink bookkeeping").digest()[:8], "big", signed=True)
 """Advisory lock held while the tables are created: CREATE TABLE IF NOT EXISTS alone fails in a race."""
@@ -70,6 +72,8 @@ class Bookkeeping:
             ALTER TABLE {self.table(RECEIPT)} ADD COLUMN IF NOT EXISTS positions text;
             CREATE INDEX IF NOT EXISTS {quote(f"{RECEIPT}_known")}
                 ON {self.table(RECEIPT)} (ledger, pipeline, partition, generation, range_end);
+            ALTER TABLE {self.table(RECEIPT)} ADD COLUMN IF NOT EXISTS added bigint;
+            ALTER TABLE {self.table(FENCE)} ADD COLUMN IF NOT EXISTS witness jsonb;
             CREATE TABLE IF NOT EXISTS {self.table(DEAD_LETTER)} (
                 ledger text NOT NULL, pipeline text NOT NULL, generation int NOT NULL, partition text NOT NULL,
                 seq bigint NOT NULL, attempt int NOT NULL, epoch bigint NOT NULL, position bigint NOT NULL,
@@ -110,6 +114,16 @@ class Bookkeeping:
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
               AND partition = {{3}}::text AND seq = {{4}}::bigint
             RETURNING 1"""
+
+    def note_added(self, added: str) -> str:
+        """Statement that keeps how many rows a claimed batch really added. Values: the key's five parts.
+
+        :param added: SQL expression
+        """
+        return f"""
+            UPDATE {self.table(RECEIPT)} SET added = {added}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
+              AND partition = {{3}}::text AND seq = {{4}}::bigint"""
 
     @property
     def receipt(self) -> str:
@@ -199,6 +213,22 @@ class Bookkeeping:
             VALUES ({{0}}::text, {{1}}::text, {{2}}::bigint)
             ON CONFLICT (ledger, pipeline) DO UPDATE SET epoch = excluded.epoch, at = clock_timestamp()
             WHERE f.epoch < excluded.epoch RETURNING epoch"""
+
+    @property
+    def keep_witness(self) -> str:
+        """Keep a witness of the target with the fence. Values: ledger, pipeline, epoch, JSON text."""
+        return f"""
+            UPDATE {self.table(FENCE)} SET witness = {{3}}::jsonb
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND epoch = {{2}}::bigint RETURNING 1"""
+
+    @property
+    def witness(self) -> str:
+        """The witness, and whether any row was ever delivered. Values: ledger, pipeline."""
+        return f"""
+            SELECT witness, EXISTS (
+                SELECT FROM {self.table(RECEIPT)}
+                WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND delivered > 0
+            ) FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND witness IS NOT NULL"""
 
     @property
     def claims(self) -> str:

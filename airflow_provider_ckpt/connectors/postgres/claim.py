@@ -10,7 +10,6 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import Bookkeeping
 from airflow_provider_ckpt.connectors.postgres.common import literal, sqlstate_of
-from airflow_provider_ckpt.connectors.postgres.durability import DURABLE
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
@@ -19,10 +18,11 @@ from airflow_provider_ckpt.core.errors import CkptError, FencedError, SinkError
 _UNIQUE, _NULL = "23505", "23502"
 
 
-def begin(receipt: Receipt, context: SinkContext, books: Bookkeeping, cursor: Any) -> bool:
+def begin(receipt: Receipt, context: SinkContext, books: Bookkeeping, cursor: Any, settings: str) -> bool:
     """Begin a transaction with the claim.
 
     :param cursor: an ADBC cursor in autocommit mode
+    :param settings: SQL calls that prepare the transaction, for a list of SELECT
     :return: False if there is a receipt already; the transaction is to be rolled back then
     :raises FencedError: if the fence is newer than the writer's epoch
     :raises SinkError: if there is no such fence
@@ -38,7 +38,7 @@ def begin(receipt: Receipt, context: SinkContext, books: Bookkeeping, cursor: An
     )
     try:
         claim = books.claim.format(*map(literal, values))
-        cursor.executescript(f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {DURABLE}; {claim}")
+        cursor.executescript(f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT {settings}; {claim}")
     except Error as error:
         if sqlstate_of(error) == _UNIQUE:
             return False

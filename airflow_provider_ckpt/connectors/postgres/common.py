@@ -39,6 +39,8 @@ _REFUSED_LOGIN = re.compile(
     r"|certificate|invalid .*connection option"
 )
 _DRIVER_NOISE = re.compile(r"^[A-Z_]+: |\[libpq\] |(?:PGRES_FATAL_ERROR )|\. SQLSTATE: \w{5}$")
+_QUOTED = re.compile(r'"(?:.*"|.*)|0x[0-9a-f]{2}(?: 0x[0-9a-f]{2})*', re.DOTALL)
+"""A value in quotes, which may hold quotes itself or be cut off, and bytes of one."""
 _SERVER_SAID = re.compile(r"(?:ERROR|FATAL|PANIC):  (.+)", re.DOTALL)
 
 
@@ -217,6 +219,16 @@ def says(error: Exception) -> str:
     return next(iter((found[1] if found else text).splitlines()), type(error).__name__).strip()
 
 
+def without_values(message: str, state: str | None) -> str:
+    """What the server said, without the values that it quotes: for logs and events, where no record belongs.
+
+    Errors of data (class 22) quote values; those of other classes quote the names of tables, columns and constraints.
+    """
+    if state is None or not state.startswith("22"):
+        return message
+    return _QUOTED.sub("…", message)
+
+
 def error_info(error: Exception, kind: ErrorType, doing: str = "", *, lost: bool = False) -> ErrorInfo:
     """An error of psycopg2 or ADBC as data (semantics, section 7).
 
@@ -224,7 +236,8 @@ def error_info(error: Exception, kind: ErrorType, doing: str = "", *, lost: bool
     :param lost: the connection is gone, so what the server did last is unknown
     """
     state = sqlstate_of(error)
-    text = f"{doing}: {says(error)}" if doing else says(error)
+    said = without_values(says(error), state)
+    text = f"{doing}: {said}" if doing else said
     if lost or (state is None and _is_lost(error)):
         return ErrorInfo(kind, f"{text} (the connection was lost)", True, state or "08006", whole=True)
     if state is None:

@@ -7,11 +7,19 @@ can cast. Where a batch is known to hold bad values, even its texts go as bytes,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.column_types import DAY
 from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.exact_values import (
+    NAME_BYTES,
+    exact_value,
+    may_lose,
+    numeric_scale,
+    short_texts,
+)
 from airflow_provider_ckpt.connectors.postgres.table import Column, Table
 from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -49,13 +57,15 @@ class Field:
 
     :param stage_type: its SQL type in a temporary table
     :param value: SQL for the target's value, over the temporary table as ``s``
-    :param direct: whether what ``encode`` gives is also the target column's own binary form
+    :param exact: the same, but an error where the column's length or scale would take something away
+    :param direct: whether what ``encode`` gives is also the target column's own binary form, and nothing of it is lost
     """
 
     name: str
     encode: Encode
     stage_type: str
     value: str
+    exact: str
     direct: bool
 
 
@@ -94,13 +104,18 @@ def _field(column: Column, kind: pa.DataType, *, strict: bool) -> Field:
     if pa.types.is_dictionary(kind):
         inner = _field(column, kind.value_type, strict=strict)
         decode = inner.encode
-        return Field(inner.name, lambda a: decode(a.cast(kind.value_type)), inner.stage_type, inner.value, inner.direct)
+        return replace(inner, encode=lambda a: decode(a.cast(kind.value_type)))
+    sent = f"s.{name}"
     native = _native(column, kind) if strict else None
     if native is not None:
-        return Field(column.name, native, column.type_sql, f"s.{name}", True)
+        return Field(
+            column.name, native, column.type_sql, sent, exact_value(column, sent, sent), not may_lose(column, kind)
+        )
     raw = None if strict else _raw(kind)
-    encode, stage_type, value = raw or (*_staged(column, kind), "{0}")
-    return Field(column.name, encode, stage_type, f"CAST({value.format(f's.{name}')} AS {column.type_sql})", False)
+    encode, stage_type, template = raw or (*_staged(column, kind), "{0}")
+    given = template.format(sent)
+    value = f"CAST({given} AS {column.type_sql})"
+    return Field(column.name, encode, stage_type, value, exact_value(column, value, given), False)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -141,13 +156,17 @@ def _native(column: Column, kind: pa.DataType) -> Encode | None:
     if receive == "numeric_recv":
         return _numeric(column, kind)
     if _is_text(kind):
-        return _from_text(receive)
+        return _from_text(column, receive)
     return None
 
 
-def _from_text(receive: str) -> Encode | None:
+def _from_text(column: Column, receive: str) -> Encode | None:
     import pyarrow as pa
 
+    if receive == "varcharrecv" and column.modifier >= 0:
+        return partial(short_texts, pc_function="utf8_length", most=column.modifier - 4)
+    if receive == "namerecv":
+        return partial(short_texts, pc_function="binary_length", most=NAME_BYTES)
     if receive in _TEXTS:
         return _cast(pa.string())
     return {"jsonb_recv": _jsonb, "uuid_recv": _uuid}.get(receive)
@@ -162,8 +181,8 @@ def _numeric(column: Column, kind: pa.DataType) -> Encode | None:
         return _cast(pa.decimal128(20, 0))
     if not _is_text(kind) or column.modifier < 0:
         return None
-    precision, scale = (column.modifier - 4) >> 16 & 0xFFFF, (column.modifier - 4) & 0x7FF
-    return _cast(pa.decimal128(38, scale)) if precision <= 38 and scale <= precision else None
+    precision, scale = (column.modifier - 4) >> 16 & 0xFFFF, numeric_scale(column.modifier)
+    return _cast(pa.decimal128(38, scale)) if precision <= 38 and 0 <= scale <= precision else None
 
 
 def _raw(kind: pa.DataType) -> tuple[Encode, str, str] | None:

@@ -1,12 +1,15 @@
 """Whether rows can go into a target table at all: asked once, before anything is sent.
 
-What only some values break (a length, a range, a constraint) is not judged here: that costs a record, not the run.
+What only some values break (a length, a range, a scale, a constraint) is not judged here: that costs a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
+from airflow_provider_ckpt.connectors.postgres.column_types import SPARK_TYPES
+from airflow_provider_ckpt.connectors.postgres.exact_values import numeric_scale
 from airflow_provider_ckpt.connectors.postgres.table import Column, Table
 from airflow_provider_ckpt.core.errors import ConfigError
 
@@ -24,9 +27,29 @@ _NOT_FOR_TEXT = frozenset(
 )
 """Types that Spark has too. Text for one of them was never cast; PostgreSQL itself would not assign it."""
 
+_TEXT = ("string", "char", "varchar")
+_TEXT_COLUMNS = ("text", "varchar", "bpchar", "citext", "name")
+_WHOLE = ("int2", "int4", "int8", "numeric")
+_TIMES = ("timestamp", "timestamptz")
+_HELD: Mapping[str, Sequence[str]] = {
+    "boolean": ("bool",),
+    "tinyint": (*_WHOLE, "float4", "float8"),
+    "smallint": (*_WHOLE, "float4", "float8"),
+    "int": (*_WHOLE, "float8"),
+    "bigint": _WHOLE,
+    "decimal": ("numeric",),
+    "float": ("float4", "float8"),
+    "double": ("float8",),
+    "binary": ("bytea",),
+    "date": ("date", *_TIMES),
+    "timestamp": _TIMES,
+    "timestamp_ntz": _TIMES,
+}
+"""Types of columns that hold every value of a Spark SQL type, or refuse it with an error; all of them go into texts."""
+
 
 def refuse_misfits(table: Table, columns: Sequence[tuple[str, str]], *, filled: bool, pipeline: str) -> None:
-    """Fail if the rows have a column too many, lack one that the table demands, or bring text where it takes none.
+    """Fail if the rows have a column too many, lack one that the table demands, or bring what it cannot hold.
 
     :param columns: the rows' columns: name and Spark SQL type
     :param filled: whether a trigger may fill columns
@@ -49,7 +72,7 @@ def refuse_misfits(table: Table, columns: Sequence[tuple[str, str]], *, filled: 
             pipeline=pipeline,
             hint="Add the columns to transform.select, or give them a default.",
         )
-    texts = [name for name, kind in columns if kind == "string" and known[name].receive in _NOT_FOR_TEXT]
+    texts = [name for name, kind in columns if _base(kind) in _TEXT and known[name].receive in _NOT_FOR_TEXT]
     if texts:
         kinds = ", ".join(f"{name} {known[name].type_sql}" for name in texts)
         raise ConfigError(
@@ -57,6 +80,62 @@ def refuse_misfits(table: Table, columns: Sequence[tuple[str, str]], *, filled: 
             pipeline=pipeline,
             hint="Cast it in transform.select, so that a value that cannot be cast costs its record alone.",
         )
+    losses = [_loss(known[name], kind) for name, kind in columns if not _is_held(known[name], kind)]
+    if losses:
+        raise ConfigError(
+            f"target {table.label} cannot hold all that the rows bring: {'; '.join(losses)}",
+            pipeline=pipeline,
+            hint="An explicit cast in transform.select says that less is enough.",
+        )
+
+
+def _is_held(column: Column, kind: str) -> bool:
+    """Whether every value of a Spark SQL type goes into a column whole, or is refused with an error of its own."""
+    base = _base(kind)
+    if column.generated or base == "void" or base in _TEXT:
+        return True
+    if base not in _HELD:
+        return False
+    if column.base_type in _TEXT_COLUMNS:
+        return True
+    if base != "decimal":
+        return column.base_type in _HELD[base]
+    scale = int([*re.findall(r"\d+", kind)[1:], "0"][0])
+    if column.base_type != "numeric":
+        return scale == 0 and column.base_type in _WHOLE
+    return column.modifier < 0 or numeric_scale(column.modifier) < 0 or scale <= numeric_scale(column.modifier)
+
+
+def _loss(column: Column, kind: str) -> str:
+    """A column that cannot hold its values, and what to write instead."""
+    name, base, cast = column.name, _base(kind), _cast_for(column)
+    if base not in _HELD:
+        instead = f"to_json({name})"
+    elif cast:
+        instead = f"cast({name} as {cast})"
+    else:
+        instead = f"cast({name} as string), in a form that {column.base_type} reads"
+    return f"{name} is {kind}, and there {_shown(column)} (write {name}: {instead})"
+
+
+def _base(kind: str) -> str:
+    return kind.lower().strip().partition("(")[0]
+
+
+def _cast_for(column: Column) -> str | None:
+    """The Spark SQL type whose values the column holds, if there is one."""
+    if column.base_type != "numeric":
+        return SPARK_TYPES.get(column.base_type)
+    if column.modifier < 0:
+        return "decimal(38,18)"
+    precision, scale = (column.modifier - 4) >> 16 & 0xFFFF, numeric_scale(column.modifier)
+    return f"decimal({min(precision, 38)},{scale})" if 0 <= scale <= min(precision, 38) else None
+
+
+def _shown(column: Column) -> str:
+    if column.base_type != "numeric" or column.modifier < 0:
+        return column.type_sql
+    return f"numeric({(column.modifier - 4) >> 16 & 0xFFFF},{numeric_scale(column.modifier)})"
 
 
 def _demanded(column: Column) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter, headers_of
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import DEAD_LETTER, LETTER_COLUMNS, Bookkeeping
-from airflow_provider_ckpt.connectors.postgres.common import error_info
+from airflow_provider_ckpt.connectors.postgres.common import error_info, quote
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.letters import AttemptKey
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_STAGE = "ckpt_letters"
+
+
 class UnwrittenError(DeadLetterQueueError):
     """The server refused a dead letter; it may take it another time."""
 
@@ -26,16 +29,22 @@ class UnwrittenError(DeadLetterQueueError):
 def write_letters(
     cursor: Any, task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter], books: Bookkeeping
 ) -> None:
-    """Write the letters of one attempt in its transaction.
+    """Write the letters of one attempt in its transaction, by INSERT: COPY is refused under row level security.
 
     :param cursor: an ADBC cursor
     :raises UnwrittenError: if they cannot be written, and a new connection would not help
     """
     from adbc_driver_manager import Error
 
+    columns = ", ".join(map(quote, LETTER_COLUMNS))
     try:
-        cursor.adbc_ingest(
-            DEAD_LETTER, letter_table(task, context, letters), mode="append", db_schema_name=books.schema
+        cursor.executescript(
+            f"CREATE TEMP TABLE IF NOT EXISTS {_STAGE} ON COMMIT DELETE ROWS AS"
+            f" SELECT {columns} FROM {books.table(DEAD_LETTER).format()} WITH NO DATA"
+        )
+        cursor.adbc_ingest(_STAGE, letter_table(task, context, letters), mode="append", temporary=True)
+        cursor.executescript(
+            f"INSERT INTO {books.table(DEAD_LETTER).format()} ({columns}) SELECT {columns} FROM pg_temp.{_STAGE}"
         )
     except Error as error:
         info = error_info(error, ErrorType.DEAD_LETTER_QUEUE, f"writing dead letters of {task.key}")

@@ -5,10 +5,12 @@ The sink's bookkeeping tables are made here, so the writing role may create noth
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
+    ALL_TABLES,
     DEAD_LETTER,
     FENCE,
     LOCK,
@@ -17,17 +19,61 @@ from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     Bookkeeping,
 )
 from airflow_provider_ckpt.connectors.postgres.common import literal, quote
+from airflow_provider_ckpt.core.errors import ConfigError
+
+_TAKE_BACK = """
+DECLARE granted record;
+BEGIN
+    FOR granted IN
+        SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) AS name,
+               bool_or(a.privilege_type = 'UPDATE') AS replaced
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace,
+             pg_catalog.aclexplode(c.relacl) AS a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
+        WHERE n.nspname = {schema} AND r.rolname = {writer} AND c.relkind IN ('r', 'p')
+          AND NOT c.relname = ANY ({own})
+        GROUP BY n.nspname, c.relname HAVING bool_or(a.privilege_type = 'INSERT')
+    LOOP
+        EXECUTE pg_catalog.format('REVOKE INSERT, UPDATE ON %s FROM %I', granted.name, {writer});
+        IF granted.replaced THEN
+            EXECUTE pg_catalog.format('REVOKE SELECT ON %s FROM %I', granted.name, {writer});
+        END IF;
+    END LOOP;
+END"""
+"""Takes back the right to write from every table of the schema, and that to read where rows could be replaced."""
+
+_TAKE_OVER = """
+DECLARE owned record;
+BEGIN
+    FOR owned IN
+        SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) AS name
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = {schema} AND c.relname = ANY ({own}) AND c.relkind = 'r'
+          AND pg_catalog.pg_has_role({writer}, c.relowner, 'USAGE')
+          AND c.relowner <> (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user)
+    LOOP
+        EXECUTE pg_catalog.format('ALTER TABLE %s OWNER TO %I', owned.name, current_user);
+    END LOOP;
+    IF (SELECT rolsuper OR rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = {writer}) THEN
+        RAISE WARNING 'role % passes row level security by: it reads and writes what other pipelines keep', {writer};
+    END IF;
+END"""
+"""Takes bookkeeping away from a writer that made it itself: row level security does not hold for a table's owner."""
 
 
 @dataclass(frozen=True)
 class SinkRoles:
     """Who may do what in a schema with target tables.
 
+    The bookkeeping of all pipelines is in the same tables; policies let a writer see and write what belongs to its own
+    pipelines alone. A script for fewer tables or pipelines takes back the rest; one for none takes back everything.
+
     :param schema: of the targets
     :param writer: the role of pipelines
     :param reader: a role that sees receipts and dead letters, for dashboards and people
     :param tables: the targets, by their names in the schema
     :param upsert: whether pipelines replace rows there
+    :param pipelines: names of the pipelines that run as the writer
+    :raises ConfigError: if there are tables to write to, and no pipeline that would
     """
 
     schema: str
@@ -35,6 +81,14 @@ class SinkRoles:
     reader: str
     tables: Sequence[str] = ()
     upsert: bool = False
+    pipelines: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.tables and not self.pipelines:
+            raise ConfigError(
+                f"no pipeline is named that runs as {self.writer}, so it could claim no receipt.",
+                hint="Give --pipeline NAME for each.",
+            )
 
     @property
     def sql(self) -> str:
@@ -51,14 +105,48 @@ class SinkRoles:
             *grant_database("CONNECT", (self.reader,)),
             f"SELECT pg_catalog.pg_advisory_xact_lock({LOCK:d});",
             books.create.format(),
+            self._block(_TAKE_OVER),
+            self._block(_TAKE_BACK),
+            f"REVOKE ALL ON {changed}, {letters} FROM {writer}, {reader};",
+            *(line for name in ALL_TABLES for line in self._policies(f"{here}.{quote(name)}")),
             f"GRANT USAGE ON SCHEMA {here} TO {writer}, {reader};",
-            f"GRANT SELECT, INSERT, UPDATE ON {changed} TO {writer};",
-            f"GRANT SELECT, INSERT ON {letters} TO {writer};",
             f"GRANT SELECT ON {changed}, {letters} TO {reader};",
-            *(f"GRANT {wanted} ON {here}.{quote(table)} TO {writer};" for table in self.tables),
-            "COMMIT;",
         ]
-        return "\n".join(lines) + "\n"
+        if self.pipelines:
+            lines += [
+                f"GRANT SELECT, INSERT, UPDATE ON {changed} TO {writer};",
+                f"GRANT SELECT, INSERT ON {letters} TO {writer};",
+                *(f"GRANT {wanted} ON {here}.{quote(table)} TO {writer};" for table in self.tables),
+            ]
+        return "\n".join([*lines, "COMMIT;"]) + "\n"
+
+    def _policies(self, table: str) -> list[str]:
+        """Statements that let the writer at the rows of its pipelines, and the reader at all."""
+        writing, reading = (quote(f"ckpt_{_digest(role)}") for role in (self.writer, self.reader))
+        own = f"pipeline = ANY ({_array(self.pipelines)})"
+        lines = [
+            f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;",
+            f"DROP POLICY IF EXISTS {writing} ON {table};",
+            f"DROP POLICY IF EXISTS {reading} ON {table};",
+            f"CREATE POLICY {reading} ON {table} FOR SELECT TO {quote(self.reader)} USING (true);",
+        ]
+        if self.pipelines:
+            lines.append(
+                f"CREATE POLICY {writing} ON {table} TO {quote(self.writer)} USING ({own}) WITH CHECK ({own});"
+            )
+        return lines
+
+    def _block(self, body: str) -> str:
+        names = {"schema": literal(self.schema), "writer": literal(self.writer), "own": _array(ALL_TABLES)}
+        return f"DO {literal(body.format(**names))};"
+
+
+def _array(names: Iterable[str]) -> str:
+    return f"ARRAY[{', '.join(map(literal, names))}]::text[]"
+
+
+def _digest(role: str) -> str:
+    return hashlib.sha256(role.encode()).hexdigest()[:16]
 
 
 def make_roles(names: Iterable[str]) -> list[str]:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.content import KeptLetter
 from airflow_provider_ckpt.connectors.file_lists import FileList
+from airflow_provider_ckpt.connectors.postgres import target_witness
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     ALL_TABLES,
-    LOCK,
-    TABLES,
     Bookkeeping,
     receipt_of,
     session_prefix,
 )
-from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
+from airflow_provider_ckpt.connectors.postgres.bookkeeping_tables import columns_absent, create_tables, tables_absent
+from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, raised, require
 from airflow_provider_ckpt.connectors.postgres.durability import (
     durable,
     refuse_undurable_target,
@@ -28,6 +28,8 @@ from airflow_provider_ckpt.connectors.postgres.durability import (
 from airflow_provider_ckpt.connectors.postgres.fitting import FILLS_COLUMNS, refuse_misfits
 from airflow_provider_ckpt.connectors.postgres.letters import letter_of
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
+from airflow_provider_ckpt.connectors.postgres.target import refuse_altering_target, refuse_unwritable_target
+from airflow_provider_ckpt.connectors.postgres.upsert_key import refuse_unfit_key
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError
@@ -49,31 +51,14 @@ _NOTHING = Known(0, 0)
 _COUNTABLE_BYTES = 16 << 20
 """Up to this size a table's rows are counted when someone asks."""
 
-_RIGHTS = """
-SELECT pg_catalog.pg_is_in_recovery(),
-       (SELECT bool_and(pg_catalog.has_table_privilege({0}::oid, needed)) FROM unnest({1}::text[]) AS needed)
-"""
+_FORBIDDEN = "42501"
+_RIGHTS_HINT = (
+    "`airflow ckpt db roles sink` prints what the role needs; name each pipeline that runs as that role by --pipeline."
+)
 _COUNTABLE = "SELECT pg_catalog.pg_table_size({0}::oid), pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
 _IDENTITY = """
 SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::text || '/' || d.oid || '/' || {0}::oid
 FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
-"""
-_UNIQUE = """
-SELECT EXISTS (
-    SELECT FROM pg_catalog.pg_index i
-    WHERE i.indrelid = {0}::oid AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
-      AND i.indexprs IS NULL
-      AND (SELECT array_agg(k ORDER BY k) FROM unnest((i.indkey::int2[])[0:i.indnkeyatts - 1]) AS k)
-        = (SELECT array_agg(k ORDER BY k) FROM unnest({1}::int2[]) AS k)
-)
-"""
-_ABSENT = """
-SELECT name FROM unnest({1}::text[]) AS name
-WHERE NOT EXISTS (
-    SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = {0}::text AND c.relname = name AND (name <> 'ckpt_sink_receipt' OR EXISTS (
-        SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'positions'))
-)
 """
 _END_OLDER = """
 SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
@@ -112,12 +97,12 @@ class PostgresSink:
         with self._session("checking the target") as fetch:
             self._described = None
             table = self._target(fetch)
-            self._check_rights(fetch, table)
+            refuse_unwritable_target(fetch, table, self._declared, self._connection.id)
             refuse_undurable_target(fetch, table, self._declared)
-            if self._upsert:
-                self._check_key(fetch, table)
+            refuse_altering_target(fetch, table, self._declared)
+            refuse_unfit_key(fetch, table, self._upsert, self._pipeline)
             if create:
-                self._create(fetch, Bookkeeping(table.schema))
+                create_tables(fetch, Bookkeeping(table.schema), self._connection.id, self._pipeline)
             refuse_unlogged_tables(fetch, table.schema, ALL_TABLES, self._pipeline)
             warn_of_risky_server(fetch, self._connection.id, self._pipeline)
 
@@ -135,16 +120,17 @@ class PostgresSink:
             table = self._target(fetch)
             [(identity,)] = fetch(_IDENTITY, [table.oid])
             books = Bookkeeping(table.schema)
-            rows = [] if self._absent(fetch, books) else fetch(books.claims, [self._context.pipeline])
+            rows = [] if tables_absent(fetch, books) else fetch(books.claims, [self._context.pipeline])
+            gone = self._set_back(fetch, table, books) if rows else None
         ledgers = frozenset(ledger for ledger, _ in rows)
-        return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity)
+        return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity, gone)
 
     def fence(self, epoch: int) -> None:
         """Raise the fence; an older epoch that holds it for longer than a moment is ended. See :meth:`Sink.fence`."""
         deadline = time.monotonic() + _FENCE_SECONDS
         with self._session("raising the fence") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
-            self._create(fetch, books)
+            create_tables(fetch, books, self._connection.id, self._pipeline)
             while not self._raise(fetch, books, epoch):
                 fetch(_END_OLDER, [session_prefix(self._context), epoch])
                 if time.monotonic() > deadline:
@@ -160,7 +146,7 @@ class PostgresSink:
         """This ledger's receipts that are news; see :meth:`Sink.receipts`."""
         with self._session("reading receipts") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
-            if self._absent(fetch, books):
+            if tables_absent(fetch, books):
                 return
             mine = [self._context.ledger, self._context.pipeline]
             rows = [
@@ -176,7 +162,7 @@ class PostgresSink:
             return []
         with self._session("looking for receipts") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
-            if self._absent(fetch, books):
+            if tables_absent(fetch, books):
                 return list(keys)
             wanted = json.dumps([key.to_json() for key in keys])
             rows = fetch(books.missing, [self._context.ledger, self._context.pipeline, wanted])
@@ -188,7 +174,7 @@ class PostgresSink:
             with self._session("reading dead letters") as fetch:
                 books = Bookkeeping(self._target(fetch).schema)
                 key = [source.key.generation, source.key.partition, source.key.seq, source.attempt, source.epoch]
-                absent = self._absent(fetch, books)
+                absent = tables_absent(fetch, books)
                 rows = [] if absent else fetch(books.letters, [self._context.ledger, self._context.pipeline, *key])
             yield from (letter_of(source, row) for row in rows)
 
@@ -203,7 +189,7 @@ class PostgresSink:
         """See :meth:`Sink.replays`."""
         with self._session("reading replays of dead letters") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
-            if self._absent(fetch, books, ALL_TABLES):
+            if tables_absent(fetch, books, ALL_TABLES):
                 return {}
             rows = fetch(books.replays, [self._context.ledger, self._context.pipeline, list(partitions)])
         return {partition: Replay.from_json(document) for partition, document in rows}
@@ -219,7 +205,7 @@ class PostgresSink:
         """See :meth:`Sink.kept_files`."""
         with self._session("reading lists of source files") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
-            if self._absent(fetch, books, ALL_TABLES):
+            if tables_absent(fetch, books, ALL_TABLES):
                 return []
             rows = fetch(books.kept_files, [self._context.ledger, self._context.pipeline, first])
         return [FileList.from_json(document) for (document,) in rows]
@@ -253,7 +239,8 @@ class PostgresSink:
         except psycopg2.Error as error:
             lost = self._open.closed != 0
             self.close()
-            raise raised(error_info(error, ErrorType.SINK, f"{doing} of {self._name}", lost=lost)) from error
+            info = error_info(error, ErrorType.SINK, f"{doing} of {self._name}", lost=lost)
+            raise raised(info, _RIGHTS_HINT if info.sqlstate == _FORBIDDEN else None) from error
 
     def _target(self, fetch: Fetch) -> Table:
         if self._described is not None:
@@ -274,59 +261,17 @@ class PostgresSink:
         self._described = table
         return table
 
-    def _check_rights(self, fetch: Fetch, table: Table) -> None:
-        needed = ["INSERT", "SELECT", "UPDATE"] if self._upsert else ["INSERT"]
-        standby, allowed = fetch(_RIGHTS, [table.oid, needed])[0]
-        if standby:
-            raise ConfigError(
-                f"the server of connection {self._connection.id!r} is a standby, which takes no writes.",
-                pipeline=self._pipeline,
-                hint="Name a connection to the primary.",
-            )
-        if not allowed:
-            raise ConfigError(
-                f"the user of connection {self._connection.id!r} may not write to {table.label}.",
-                pipeline=self._pipeline,
-                hint=f"GRANT {', '.join(needed)} ON {table.sql} to it.",
-            )
+    def _set_back(self, fetch: Fetch, table: Table, books: Bookkeeping) -> str | None:
+        """What the witness of the newest fence says of the target as it is now."""
+        if columns_absent(fetch, books):
+            return None
+        for kept, delivered in fetch(books.witness, [self._context.ledger, self._context.pipeline]):
+            return target_witness.set_back(fetch, table, kept, delivered=delivered)
+        return None
 
-    def _check_key(self, fetch: Fetch, table: Table) -> None:
-        missing = [name for name in self._upsert if name not in table.by_name]
-        if missing:
-            raise ConfigError(
-                f"target table {table.label} has no column {', '.join(missing)}, part of sink.key.",
-                pipeline=self._pipeline,
-                hint=f"Its columns are: {', '.join(table.by_name)}.",
-            )
-        columns = [table.by_name[name] for name in self._upsert]
-        unique = fetch(_UNIQUE, [table.oid, [column.number for column in columns]])[0][0]
-        if not unique or not all(column.not_null for column in columns):
-            key = ", ".join(map(quote, self._upsert))
-            raise ConfigError(
-                f"sink.key ({key}) of {table.label} is not a primary key, nor unique and NOT NULL.",
-                pipeline=self._pipeline,
-                hint=f"ALTER TABLE {table.sql} ADD PRIMARY KEY ({key}), or use mode: append.",
-            )
-
-    def _absent(self, fetch: Fetch, books: Bookkeeping, names: Sequence[str] = TABLES) -> bool:
-        return bool(fetch(_ABSENT, [books.schema, list(names)]))
-
-    def _create(self, fetch: Fetch, books: Bookkeeping) -> None:
-        import psycopg2
-
-        if not self._absent(fetch, books, ALL_TABLES):
-            return
-        try:
-            with self._open.cursor() as cursor:
-                cursor.execute(durable(f"SELECT pg_catalog.pg_advisory_xact_lock({LOCK:d}); {books.create.format()}"))
-        except psycopg2.errors.InsufficientPrivilege as error:
-            raise ConfigError(
-                f"the user of connection {self._connection.id!r} may not create the sink's bookkeeping tables "
-                f"({', '.join(ALL_TABLES)}) in schema {books.schema}.",
-                pipeline=self._pipeline,
-                hint=f"GRANT CREATE ON SCHEMA {quote(books.schema)} to it, or create them as another user and grant "
-                "SELECT, INSERT and UPDATE.",
-            ) from error
+    def _keep_witness(self, fetch: Fetch, table: Table, books: Bookkeeping, epoch: int) -> None:
+        seen = json.dumps(target_witness.take(fetch, table, self._upsert))
+        fetch(durable(books.keep_witness), [self._context.ledger, self._context.pipeline, epoch, seen])
 
     def _raise(self, fetch: Fetch, books: Bookkeeping, epoch: int) -> bool:
         """Whether the fence stands at ``epoch`` now; not if somebody holds it, or raised it in between."""
@@ -344,6 +289,9 @@ class PostgresSink:
             return True
         statement = f"SELECT pg_catalog.set_config('lock_timeout', '{_LOCK_TIMEOUT_MS}ms', true); {books.raise_fence}"
         try:
-            return bool(fetch(durable(statement), [*key, epoch]))
+            raised_now = bool(fetch(durable(statement), [*key, epoch]))
         except psycopg2.errors.LockNotAvailable:
             return False
+        if raised_now:
+            self._keep_witness(fetch, self._target(fetch), books, epoch)
+        return raised_now

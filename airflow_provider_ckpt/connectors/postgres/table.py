@@ -19,17 +19,24 @@ WHERE c.oid = pg_catalog.to_regclass({0}::text)
 
 _COLUMNS = """
 WITH RECURSIVE base AS (
-    SELECT a.attnum, t.typtype, t.typbasetype, t.typname, t.typreceive, t.typtypmod, a.atttypmod AS typmod
+    SELECT a.attnum, t.oid, t.typtype, t.typbasetype, t.typname, t.typreceive, t.typtypmod, a.atttypmod AS typmod
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     WHERE a.attrelid = {0}::oid AND a.attnum > 0 AND NOT a.attisdropped
   UNION ALL
-    SELECT base.attnum, t.typtype, t.typbasetype, t.typname, t.typreceive, t.typtypmod, base.typtypmod
+    SELECT base.attnum, t.oid, t.typtype, t.typbasetype, t.typname, t.typreceive, t.typtypmod, base.typtypmod
     FROM base JOIN pg_catalog.pg_type t ON t.oid = base.typbasetype
     WHERE base.typtype = 'd'
 )
-SELECT a.attname::text, a.attnum::int, t.typname::text, pg_catalog.format_type(a.atttypid, -1), p.proname::text,
+SELECT a.attname::text, a.attnum::int, t.typname::text, pg_catalog.format_type(base.oid, -1), p.proname::text,
        base.typmod::int, a.attnotnull, a.attidentity::text, a.attgenerated::text, base.typname::text,
-       a.atthasdef OR t.typdefault IS NOT NULL
+       a.atthasdef OR t.typdefault IS NOT NULL,
+       CASE WHEN base.typmod >= 0 THEN (
+           SELECT pg_catalog.format('%I.%I(%%s, %s%s)', n.nspname, f.proname, base.typmod,
+                                    CASE f.pronargs WHEN 3 THEN ', false' ELSE '' END)
+           FROM pg_catalog.pg_cast c JOIN pg_catalog.pg_proc f ON f.oid = c.castfunc
+           JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
+           WHERE c.castsource = base.oid AND c.casttarget = base.oid
+       ) END
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN base ON base.attnum = a.attnum AND base.typtype <> 'd'
@@ -44,13 +51,16 @@ class Column:
     """One column.
 
     :param type_name: its type's name in pg_type, of a domain the domain's
-    :param type_sql: its type without a length, to cast to: a length in a cast would cut silently
+    :param type_sql: its type without a length, of a domain the base type's: a cast to a length, or to a domain that has
+        one, would cut silently
     :param receive: the function that reads its binary form, of a domain the base type's
     :param modifier: atttypmod (of a domain the base type's), -1 without one
     :param identity: ``a`` for GENERATED ALWAYS AS IDENTITY, ``d`` BY DEFAULT, else empty
     :param generated: not empty if it is computed from others
     :param base_type: its type's name in pg_type, of a domain the base type's
     :param has_default: whether a row that leaves it out gets a value all the same
+    :param fitting: how the server fits a value into the column's length or scale when it is assigned: a call with
+        ``%s`` for the value; None if the column has neither
     """
 
     name: str
@@ -64,6 +74,11 @@ class Column:
     generated: str
     base_type: str
     has_default: bool
+    fitting: str | None = None
+
+    def fitted(self, value: str) -> str:
+        """SQL for a value of the column's type as it would be stored: rounded, padded, or an error."""
+        return value if self.fitting is None else self.fitting.replace("%s", value, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,13 @@ from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     session_prefix,
 )
 from airflow_provider_ckpt.connectors.postgres.claim import begin, fenced
-from airflow_provider_ckpt.connectors.postgres.common import error_info, open_adbc, require, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.common import error_info, literal, open_adbc, require, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.durability import DURABLE
 from airflow_provider_ckpt.connectors.postgres.letters import UnwrittenError, write_letters
+from airflow_provider_ckpt.connectors.postgres.row_count import ROWS_DIFFER, RowCount
 from airflow_provider_ckpt.connectors.postgres.rows import CHECK, Rows, deliver_with_care
-from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe
+from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
+from airflow_provider_ckpt.connectors.postgres.target import Target, describe_target
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
 from airflow_provider_ckpt.core.errors import (
@@ -44,8 +47,14 @@ if TYPE_CHECKING:
 
     _Send = Callable[[pa.Table], Mapping[int, ErrorInfo]]
 
-_OF_DATA = ("22", "23", "54")
-"""SQLSTATE classes of which one row's data may be the cause; 54: a value nested too deep, or too large for an index."""
+_OF_DATA = ("21", "22", "23", "54")
+"""SQLSTATE classes of which rows' data may be the cause; 21: keys that are one key in the target; 54: a value nested
+too deep, or too large for an index."""
+
+_DIFFER_HINT = (
+    "A trigger of the target swallows rows or adds some. Let it store what it is given, or, if that is meant, write "
+    "sink.rows_may_differ: true."
+)
 
 
 class PostgresWriter:
@@ -56,13 +65,14 @@ class PostgresWriter:
         self._pipeline = pipeline.name
         self._name = pipeline.sink.table
         self._key = pipeline.sink.key if pipeline.sink.mode == "upsert" else ()
+        self._rows_may_differ = pipeline.sink.rows_may_differ
         self._queue = pipeline.dead_letter_queue
         self._connection = require(connection, "sink")
         self._context = context
         self._open: Any = None
         self._cursor: Any = None
         self._clock = (datetime.min.replace(tzinfo=UTC), 0.0)
-        self._target: Table | None = None
+        self._target: Target | None = None
         self._senders: dict[tuple[pa.Schema, bool], Rows] = {}
 
     def deliver(self, task: BatchTask, content: Content) -> Outcome:
@@ -97,11 +107,11 @@ class PostgresWriter:
         """The batch, tried again from its start while nothing but its dead letters is in the way."""
         for _ in range(self._queue.max_dlq_retries):
             try:
-                return self._transaction(task, content, Bookkeeping(self._connect().schema))
+                return self._transaction(task, content, Bookkeeping(self._connect().table.schema))
             except UnwrittenError:
                 self._roll_back()
                 time.sleep(LETTER_PAUSE)
-        return self._transaction(task, content, Bookkeeping(self._connect().schema))
+        return self._transaction(task, content, Bookkeeping(self._connect().table.schema))
 
     def _transaction(self, task: BatchTask, content: Content, books: Bookkeeping) -> Outcome:
         """The batch, all rows at once and in as few steps as can be; once more and with care if data is in the way."""
@@ -126,7 +136,9 @@ class PostgresWriter:
             task.key, task.range, verdict, self._context.epoch, task.attempt, counts, self._now(), task.bound,
             content.positions,
         )  # fmt: skip
-        if not begin(receipt, self._context, books, self._cursor):
+        count = self._connect().row_count(upsert=self._is_keyed(task))
+        settings = f"{DURABLE}, {count.start(content.rows.num_rows)}"
+        if not begin(receipt, self._context, books, self._cursor, settings):
             return self._found(task, books)
         letters = content.letters
         if content.rows.num_rows:
@@ -139,10 +151,20 @@ class PostgresWriter:
                 letters = [*letters, *own]
         if letters:
             write_letters(self._cursor, task, self._context, letters, books)
-        self._run(f"{CHECK}; COMMIT")
+        self._run(f"{CHECK}; {self._observe(task, books, count)}; COMMIT")
         types = Counter(letter.error.type.value for letter in letters)
         receipt = replace(receipt, counts=counts)
         return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, letters=dict(types))
+
+    def _observe(self, task: BatchTask, books: Bookkeeping, count: RowCount) -> str:
+        """Statement that holds the rows that were added against those that were sent, or keeps their number."""
+        if not self._rows_may_differ:
+            return count.check
+        return books.note_added(count.added).format(*map(literal, self._key_of(task)))
+
+    def _is_keyed(self, task: BatchTask) -> bool:
+        """Replayed dead letters replace no row: the one that is there may be newer, so theirs breaks the constraint."""
+        return bool(self._key) and not task.key.letters
 
     def _now(self) -> datetime:
         """The server's time, as far as it was known when the connection was opened."""
@@ -158,12 +180,18 @@ class PostgresWriter:
         return Outcome(task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt, found=True)
 
     def _sender(self, task: BatchTask, rows: pa.Table) -> Rows:
-        """Replayed dead letters replace no row: the one that is there may be newer, so theirs breaks the constraint."""
-        keyed = not task.key.letters
+        keyed = self._is_keyed(task)
         if (rows.schema, keyed) not in self._senders:
-            assert self._target is not None
-            key = self._key if keyed else ()
-            self._senders[rows.schema, keyed] = Rows(self._cursor, self._target, rows.schema, key)
+            target = self._connect()
+            self._senders[rows.schema, keyed] = Rows(
+                self._cursor,
+                target.table,
+                rows.schema,
+                target.key if keyed else (),
+                target.row_count(upsert=keyed),
+                direct=not target.behaviour.inserts_only,
+                shows=self._queue.enabled,
+            )
         return self._senders[rows.schema, keyed]
 
     def _at_once(self, task: BatchTask, rows: pa.Table) -> Mapping[int, ErrorInfo]:
@@ -176,7 +204,7 @@ class PostgresWriter:
 
         return send
 
-    def _connect(self) -> Table:
+    def _connect(self) -> Target:
         if self._open is None:
             name = f"{session_prefix(self._context)}{self._context.epoch}"
             self._open = open_adbc(self._connection, name, ErrorType.SINK)
@@ -184,7 +212,7 @@ class PostgresWriter:
             ((now,),) = adbc_fetch(self._cursor)("SELECT clock_timestamp()", [])
             self._clock = (now.astimezone(UTC), time.monotonic())
         if self._target is None:
-            self._target = describe(adbc_fetch(self._cursor), self._name)
+            self._target = describe_target(adbc_fetch(self._cursor), self._name, self._key)
         if self._target is None:
             raise SinkError(
                 f"target table {self._name} does not exist in connection {self._connection.id!r}.",
@@ -217,11 +245,12 @@ class PostgresWriter:
         from adbc_driver_manager import Error
 
         if self._roll_back():
-            return error_info(error, ErrorType.SINK, doing)
+            info = error_info(error, ErrorType.SINK, doing)
+            return replace(info, message=f"{info.message}. {_DIFFER_HINT}") if info.sqlstate == ROWS_DIFFER else info
         try:
             target = self._connect()
             key = [self._context.ledger, self._context.pipeline]
-            held = adbc_fetch(self._cursor)(Bookkeeping(target.schema).fence_epoch, key)
+            held = adbc_fetch(self._cursor)(Bookkeeping(target.table.schema).fence_epoch, key)
         except CkptError as unreachable:
             return unreachable.info
         except Error as again:

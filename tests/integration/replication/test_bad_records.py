@@ -52,7 +52,7 @@ def delivery(spark: SparkSession, postgres_server: PostgresServer) -> Iterator[t
         """,
         f"""
         INSERT INTO items
-        SELECT i, 'näme "' || i || E'"\\n', i % 100, 'c' || i, i / 8.0, timestamptz '2024-01-01Z' + i * interval '1 ms'
+        SELECT i, 'näme "' || i || E'"\\n', i % 100, 'c' || i, i / 4.0, timestamptz '2024-01-01Z' + i * interval '1 ms'
         FROM generate_series(1, {ROWS}) AS i
         """,
         *(
@@ -89,7 +89,7 @@ def test_all_rows_but_the_bad_ones_are_delivered(delivery: tuple[Replication, Ru
     replication, summary = delivery
     assert summary.records == Counts(ROWS, ROWS - 50, 0, 50)
     assert summary.route == ["dead_letters", "done"]
-    delivered = "SELECT count(*) FROM stock JOIN items USING (id) WHERE stock.price = round(items.price, 2)"
+    delivered = "SELECT count(*) FROM stock JOIN items USING (id) WHERE stock.price = items.price"
     assert scalar(replication.dsn, delivered) == 99_950
     bad = list(BAD)
     assert scalar(replication.dsn, "SELECT count(*) FROM stock WHERE id = ANY(%s)", [bad]) == 0

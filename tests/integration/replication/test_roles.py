@@ -89,7 +89,7 @@ def test_a_pipeline_runs_under_roles_that_may_create_nothing(
     make_target(shop.dsn, "target")
     execute(shop.dsn, "REVOKE CREATE ON SCHEMA public FROM PUBLIC", "ALTER TABLE target ADD CHECK (id <> 50)")
     writer, reader = f"{shop.name}_writer", f"{shop.name}_reader"
-    sink = SinkRoles("public", writer, reader, ["target"])
+    sink = SinkRoles("public", writer, reader, ["target"], pipelines=["orders"])
     execute(shop.dsn, sink.sql, f"GRANT SELECT ON orders TO {writer}", sink.sql)
     replication = Replication(spark, opened, shop.dsn_of(writer), orders_pipeline())
 
@@ -168,7 +168,7 @@ def test_any_name_is_quoted(place: Place) -> None:
     roles = replace(roles_of(place), schema=ODD, owner=names[0], runtime=names[1], reader=names[2])
 
     execute(place.dsn, roles.sql, roles.sql)
-    execute(place.dsn, SinkRoles(ODD, names[1], names[2]).sql)
+    execute(place.dsn, SinkRoles(ODD, names[1], names[2], pipelines=[ODD]).sql)
 
     assert scalar(place.dsn, "SELECT count(*) FROM pg_roles WHERE rolname = ANY (%s)", [names]) == 3
 
@@ -182,6 +182,11 @@ def test_a_schema_that_is_everybodys_is_refused(schema: str) -> None:
 def test_two_roles_cannot_be_one() -> None:
     with pytest.raises(ConfigError, match="three roles"):
         LedgerRoles("ckpt", "a", "b", "b")
+
+
+def test_a_writer_of_no_pipeline_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no pipeline is named that runs as writer"):
+        SinkRoles("public", "writer", "reader", ["target"])
 
 
 def test_whoever_logs_in_finds_the_ledger_without_naming_its_schema(place: Place) -> None:

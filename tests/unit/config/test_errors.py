@@ -183,6 +183,11 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         ),
         (
             "type: postgres, connection: lake, table: orders}\n",
+            "type: delta, path: /t, rows_may_differ: true}\n",
+            "3: sink: rows_may_differ is not supported by the delta sink; leave it out",
+        ),
+        (
+            "type: postgres, connection: lake, table: orders}\n",
             "type: iceberg, connection: lake, table: orders}\n",
             "3: sink: the table of an iceberg sink is namespace.table",
         ),

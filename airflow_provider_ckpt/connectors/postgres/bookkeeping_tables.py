@@ -1,0 +1,66 @@
+"""Looks for the sink's bookkeeping tables, and creates what is absent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
+    ALL_TABLES,
+    LATER_COLUMNS,
+    LOCK,
+    TABLES,
+    Bookkeeping,
+)
+from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.durability import durable
+from airflow_provider_ckpt.connectors.postgres.table import Fetch
+from airflow_provider_ckpt.core.errors import ConfigError
+
+_ABSENT = """
+SELECT name FROM unnest({1}::text[]) AS name
+WHERE NOT EXISTS (
+    SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = {0}::text AND c.relname = name AND (name <> 'ckpt_sink_receipt' OR EXISTS (
+        SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'positions'))
+)
+"""
+_LACKING = """
+SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN unnest({1}::text[], {2}::text[]) AS later (relation, name) ON c.relname = later.relation
+WHERE n.nspname = {0}::text AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = later.name AND NOT a.attisdropped
+)
+"""
+
+
+def tables_absent(fetch: Fetch, books: Bookkeeping, names: Sequence[str] = TABLES) -> bool:
+    """Whether one of the tables does not exist."""
+    return bool(fetch(_ABSENT, [books.schema, list(names)]))
+
+
+def columns_absent(fetch: Fetch, books: Bookkeeping) -> bool:
+    """Whether one of the tables was made by an earlier version, and lacks a column."""
+    return bool(fetch(_LACKING, [books.schema, *map(list, zip(*LATER_COLUMNS, strict=True))]))
+
+
+def create_tables(fetch: Fetch, books: Bookkeeping, connection: str, pipeline: str) -> None:
+    """Create what is absent.
+
+    :param fetch: over a psycopg2 connection
+    :param connection: its id
+    :raises ConfigError: if its user may not
+    """
+    import psycopg2
+
+    if not tables_absent(fetch, books, ALL_TABLES) and not columns_absent(fetch, books):
+        return
+    try:
+        fetch(durable(f"SELECT pg_catalog.pg_advisory_xact_lock({LOCK:d}); {books.create.format()} SELECT 1"), [])
+    except psycopg2.errors.InsufficientPrivilege as error:
+        raise ConfigError(
+            f"the user of connection {connection!r} may not create the sink's bookkeeping tables "
+            f"({', '.join(ALL_TABLES)}) in schema {books.schema}, or add columns that this version needs.",
+            pipeline=pipeline,
+            hint=f"GRANT CREATE ON SCHEMA {quote(books.schema)} to it, or let the schema's owner run the script of "
+            "`airflow ckpt db roles sink`.",
+        ) from error

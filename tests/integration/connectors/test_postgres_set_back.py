@@ -1,0 +1,171 @@
+"""A target that lost its rows although its bookkeeping stands is seen; one that was only rewritten is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integration.connectors.conformance_sink import Run, content, task
+from tests.integration.connectors.test_postgres_sink import TargetHarness
+from tests.services.tables import execute, scalar
+
+PARTITIONED = (
+    "CREATE TABLE target (id bigint) PARTITION BY RANGE (id)",
+    "CREATE TABLE low PARTITION OF target FOR VALUES FROM (0) TO (10)",
+    "CREATE TABLE high PARTITION OF target FOR VALUES FROM (10) TO (1000)",
+)
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "append": ("id bigint, v text DEFAULT 'x'", {}),
+    "append with a key": ("id bigint PRIMARY KEY, v text DEFAULT 'x'", {}),
+    "upsert": ("id bigint PRIMARY KEY, v text DEFAULT 'x'", {"mode": "upsert", "key": ["id"]}),
+}
+REWRITES = {
+    "VACUUM FULL": ["VACUUM FULL target"],
+    "VACUUM FULL after many rows were deleted": ["DELETE FROM target WHERE id > 20", "VACUUM FULL target"],
+    "CLUSTER": ["CREATE INDEX by_id ON target (id)", "CLUSTER target USING by_id"],
+    "a changed type": ["ALTER TABLE target ALTER id TYPE numeric"],
+    "a new column": ["ALTER TABLE target ADD more double precision DEFAULT random()"],
+    "a dropped column": ["ALTER TABLE target DROP v", "VACUUM FULL target"],
+    "another tablespace or log": ["ALTER TABLE target SET UNLOGGED", "ALTER TABLE target SET LOGGED"],
+}
+HARMLESS = {
+    "nothing": [],
+    "rows deleted by a person": ["DELETE FROM target", "VACUUM target"],
+    "rows of others": ["INSERT INTO target SELECT i FROM generate_series(500, 900) AS i"],
+    "an index": ["CREATE INDEX ON target (v)", "REINDEX TABLE target"],
+}
+
+
+class Made(TargetHarness):
+    """A target of its own columns."""
+
+    def __init__(self, dsn: str, *made: str, **sink: Any) -> None:
+        self.dsn, self._sink = dsn, sink
+        execute(dsn, *made)
+
+
+def delivered(harness: TargetHarness, *, runs: int = 2) -> None:
+    """Some runs of two batches each, so that the newest fence has seen rows."""
+    for epoch in range(1, runs + 1):
+        with Run(harness, epoch) as run:
+            run.take_over()
+            for seq in (2 * epoch, 2 * epoch + 1):
+                assert run.send(task(seq), content(seq)).error is None
+
+
+def seen(harness: TargetHarness) -> str | None:
+    with Run(harness, 9) as run:
+        run.sink.check()
+        return run.sink.claims().set_back
+
+
+@pytest.fixture(params=KINDS)
+def harness(request: pytest.FixtureRequest, postgres_database: str) -> TargetHarness:
+    columns, sink = KINDS[request.param]
+    return Made(postgres_database, f"CREATE TABLE target ({columns})", **sink)
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_truncated_target_is_set_back(harness: TargetHarness, runs: int) -> None:
+    delivered(harness, runs=runs)
+    execute(harness.dsn, "TRUNCATE target")
+
+    assert "target public.target was truncated" in (seen(harness) or "")
+
+
+def test_a_target_that_others_filled_again_is_set_back(harness: TargetHarness) -> None:
+    delivered(harness)
+    execute(harness.dsn, "TRUNCATE target", "INSERT INTO target SELECT i FROM generate_series(500, 900) AS i")
+
+    assert "none of 20 rows that were looked at then is there" in (seen(harness) or "")
+
+
+def test_it_is_told_until_the_fence_is_raised_again(harness: TargetHarness) -> None:
+    delivered(harness)
+    execute(harness.dsn, "TRUNCATE target")
+
+    assert seen(harness) == seen(harness) is not None
+    with Run(harness, 3) as run:
+        run.take_over()
+    assert seen(harness) is None
+
+
+@pytest.mark.parametrize("statements", (REWRITES | HARMLESS).values(), ids=REWRITES | HARMLESS)
+def test_a_target_that_keeps_its_rows_is_not(harness: TargetHarness, statements: list[str]) -> None:
+    delivered(harness)
+    before = scalar(harness.dsn, "SELECT pg_relation_filenode('target')")
+    execute(harness.dsn, *statements)
+
+    assert seen(harness) is None
+    if statements in REWRITES.values():
+        assert scalar(harness.dsn, "SELECT pg_relation_filenode('target')") != before
+
+
+def test_rows_that_somebody_changes_are_still_known_by_their_key(postgres_database: str) -> None:
+    harness = Made(postgres_database, f"CREATE TABLE target ({KINDS['append with a key'][0]})")
+    delivered(harness)
+    execute(harness.dsn, "UPDATE target SET v = 'done'", "VACUUM FULL target")
+
+    assert seen(harness) is None
+
+
+def test_a_target_that_never_got_a_row_may_be_truncated(harness: TargetHarness) -> None:
+    with Run(harness, 1) as run:
+        run.take_over()
+    execute(harness.dsn, "TRUNCATE target")
+
+    assert seen(harness) is None
+
+
+def test_a_truncated_partition_is_named(postgres_database: str) -> None:
+    harness = Made(postgres_database, *PARTITIONED)
+    with Run(harness, 1) as run:
+        run.take_over().send(task(0), content(0))
+        run.send(task(1), content(1))
+    with Run(harness, 2) as run:
+        run.take_over()
+    execute(harness.dsn, "VACUUM FULL high")
+    assert seen(harness) is None
+
+    execute(harness.dsn, "TRUNCATE low")
+
+    assert seen(harness) == "public.low of target public.target was truncated since the last run began"
+
+
+@pytest.mark.parametrize("statement", ["DROP TABLE low", "ALTER TABLE target DETACH PARTITION low"])
+def test_a_partition_that_is_taken_out_is_no_loss(postgres_database: str, statement: str) -> None:
+    harness = Made(postgres_database, *PARTITIONED)
+    with Run(harness, 1) as run:
+        run.take_over().send(task(0), content(0))
+    with Run(harness, 2) as run:
+        run.take_over()
+    execute(harness.dsn, statement)
+
+    assert seen(harness) is None
+
+
+def test_without_the_right_to_read_an_empty_target_is_seen_all_the_same(postgres_database: str) -> None:
+    database = postgres_database.rsplit("/", 1)[1]
+    harness = Made(
+        postgres_database,
+        "CREATE TABLE target (id bigint)",
+        f"CREATE ROLE {database}_blind LOGIN PASSWORD 'b'",
+        f"GRANT CREATE, USAGE ON SCHEMA public TO {database}_blind",
+        f"GRANT INSERT ON target TO {database}_blind",
+    )
+    owner, harness.dsn = harness.dsn, postgres_database.replace("//ckpt:ckpt-test@", f"//{database}_blind:b@")
+    delivered(harness)
+    execute(owner, "TRUNCATE target")
+
+    assert "was truncated" in (seen(harness) or "")
+
+
+def test_bookkeeping_without_a_witness_says_nothing(harness: TargetHarness) -> None:
+    delivered(harness)
+    execute(harness.dsn, "ALTER TABLE ckpt_sink_fence DROP COLUMN witness", "TRUNCATE target")
+
+    with Run(harness, 3) as run:
+        assert run.sink.claims().set_back is None
+        run.take_over()
+    assert scalar(harness.dsn, "SELECT witness IS NOT NULL FROM ckpt_sink_fence")
