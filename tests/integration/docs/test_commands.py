@@ -89,6 +89,11 @@ class Orders:
         self.reader.airflow("ckpt release orders --all")
         self.run()
 
+    def set_back(self) -> None:
+        """The sink forgets its newest receipt, as one that was restored does."""
+        newest = "SELECT seq FROM ckpt_sink_receipt ORDER BY epoch DESC, seq DESC LIMIT 1"
+        execute(self.warehouse, f"DELETE FROM ckpt_sink_receipt WHERE seq = ({newest})")
+
     def lost(self) -> Mapping[str, str]:
         """The ledger is gone; what names it in the sink."""
         with self.reader.ledger() as ledger:
@@ -124,6 +129,7 @@ def test_the_runbook(page: str, reader: Reader, spark: SparkSession) -> None:
         {
             "lease orders --break": orders.busy,
             "rewind orders": rewound,
+            "accept-sink orders": orders.set_back,
             "adopt orders": orders.lost,
             "dlq list": orders.mended,
             "db downgrade": orders.renewed,
