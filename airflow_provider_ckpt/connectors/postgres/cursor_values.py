@@ -119,12 +119,13 @@ class CursorValues:
 
     def sequences(self) -> Sequence[SequenceState]:
         """Every sequence that gives it values, as it stands now."""
-        if self._kind not in INTEGERS or not self._sequence_oids:
-            return []
-        return [SequenceState(*row) for row in self._fetch(_SEQUENCES, [_array(self._sequence_oids)])]
+        return sequence_states(self._fetch, self.sequence_oids)
 
     @cached_property
-    def _sequence_oids(self) -> frozenset[int]:
+    def sequence_oids(self) -> frozenset[int]:
+        """Every sequence that gives it values."""
+        if self._kind not in INTEGERS:
+            return frozenset()
         linked = {row[0] for row in self._fetch(_LINKED, [self._oids, self._numbers])}
         names = sorted({name for text in self._texts() for name in _named(text)})
         if names:
@@ -214,6 +215,11 @@ class CursorValues:
             found = {(row[0], row[1]): row[2] for row in self._fetch(_FUNCTIONS, [_array(called)])}
             texts = [body for name, body in found.items() if name not in seen]
             seen |= found.keys()
+
+
+def sequence_states(fetch: Fetch, oids: frozenset[int]) -> Sequence[SequenceState]:
+    """How some sequences stand now."""
+    return [SequenceState(*row) for row in fetch(_SEQUENCES, [_array(sorted(oids))])] if oids else []
 
 
 def _coarser(samples: Sequence[int], own: int) -> bool:

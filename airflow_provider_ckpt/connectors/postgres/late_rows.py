@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
+from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues, sequence_states
 from airflow_provider_ckpt.connectors.postgres.origins import UNDATED, origins
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.witness import Sign, Watch, Witness
@@ -34,6 +34,7 @@ class LateRows:
         self._pipeline = pipeline.name
         self._cursor = pipeline.source.cursor
         self._known = pipeline.source.late_rows == "recover"
+        self._sequences: dict[int, frozenset[int]] = {}
 
     def check(self, fetch: Fetch, table: Table) -> None:
         """Refuse what is bound to give out smaller positions, and rows that come from elsewhere.
@@ -50,7 +51,9 @@ class LateRows:
                     pipeline=self._pipeline,
                     hint="Leave it out of the view or the partitions, or give its origin a pipeline of its own.",
                 )
-        for problem in CursorValues(fetch, table, self._cursor).problems():
+        values = CursorValues(fetch, table, self._cursor)
+        self._sequences[table.oid] = values.sequence_oids
+        for problem in values.problems():
             if not self._known:
                 raise ConfigError(problem.seen, pipeline=self._pipeline, hint=f"{problem.remedy}; or {_KNOWN}")
             self._warn(problem.seen)
@@ -94,7 +97,9 @@ class LateRows:
         return {WITNESS: watch.witness(before, end, end).to_json()} if any(watch.signs(before)) else None
 
     def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> Watch:
-        sequences = CursorValues(fetch, table, self._cursor).sequences()
+        if table.oid not in self._sequences:  # looked up once a run
+            self._sequences[table.oid] = CursorValues(fetch, table, self._cursor).sequence_oids
+        sequences = sequence_states(fetch, self._sequences[table.oid])
         return Watch(fetch, table, self._cursor, top=greatest, sequences=sequences, origins=origins(fetch, table))
 
     def _tell(self, sign: Sign, table: Table, tail: int) -> None:
