@@ -140,9 +140,6 @@ class Act:
             missing = self._missing()
             if missing:
                 outcome.faults.append(f"neither told nor equal: {missing}")
-        if not outcome.faults:
-            self._source.remove()
-            self._sink.remove()
         return outcome
 
     def _fill(self) -> None:
