@@ -3,6 +3,7 @@
 Between two runs of a pipeline its sink or ledger is set back to an older copy, its target emptied or made anew, the
 source begins to count from 1 again, or a trigger swallows rows. Then the run either fails with an error of the
 product's own that names the pipeline and what to do, or the target holds what it has to: told or equal, never neither.
+Where the sink has lost something, what the error says is done, and the target must hold everything once afterwards.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.replication import sink_changes
 from tests.chaos.havoc import archive
 from tests.chaos.havoc.errand import Errand
 from tests.chaos.havoc.ground import Ground
@@ -42,6 +45,9 @@ class Deception(StrEnum):
     POSITIONS_REUSED = "source counts from 1 again"
     ROWS_SWALLOWED = "a trigger swallows rows"
 
+
+RESENT = frozenset({Deception.SINK_SET_BACK, Deception.TARGET_EMPTIED, Deception.TARGET_REPLACED})
+"""Those after which the sink gets again what it has lost, so that told is not the end of it."""
 
 _ALL_SINKS = frozenset({Deception.LEDGER_SET_BACK, Deception.TARGET_REPLACED})
 _OF_SINK: Mapping[str, frozenset[Deception]] = {
@@ -136,11 +142,23 @@ class Act:
                 outcome.faults.append(f"the error does not name the pipeline: {error}")
             if not error.hint:
                 outcome.faults.append(f"the error does not say what to do: {error}")
+            if self._deception in RESENT:
+                self._resend()
         else:
             missing = self._missing()
             if missing:
                 outcome.faults.append(f"neither told nor equal: {missing}")
         return outcome
+
+    def _resend(self) -> None:
+        """Do what the error says, and hold the target against the source."""
+        with Ledger.open(self._errand.ledger) as ledger:
+            setup = self._errand.setup(ledger, _OWNER)
+            resending = sink_changes.accept(setup, resend=True)
+            sink_changes.carry_out(setup, resending, who="os:chaos", why="the sink was set back")
+        self._run()
+        if self._missing():
+            self._outcome.faults.append(f"told, but not made good by what the error says: {self._missing()}")
 
     def _fill(self) -> None:
         first = len(self._records)
