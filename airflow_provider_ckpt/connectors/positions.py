@@ -34,10 +34,11 @@ _WIDTHS = ("u1", "u2", "u4", "u8")
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What positions sum up to; equal digests mean equal positions, but for an accident of one in billions.
+    """Digest of positions: equal digests mean equal positions, except for a chance of one in billions.
 
-    :param sums: of the quotients by :data:`PRIME`, rounded down, of what is left, and of the cubes of that, each modulo
-        the prime; None where only the count is known
+    :param count: number of positions
+    :param sums: of the quotients by :data:`PRIME`, rounded down, of the remainders, and of the remainders' cubes, each
+        cube modulo the prime; None where only the count is known
     """
 
     count: int
@@ -81,8 +82,9 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """What a receipt keeps.
+    """Positions of a batch's records, as its receipt keeps them.
 
+    :param digest: of the positions
     :param packed: all of them, in order; None if that takes too much room
     """
 
@@ -108,7 +110,7 @@ class Positions:
 
     @classmethod
     def parse(cls, text: str) -> Positions:
-        """What :meth:`text` wrote."""
+        """Parse the text that :meth:`text` wrote."""
         numbers, _, packed = text.partition(";")
         count, quotients, remainders, cubes = map(int, numbers.split(","))
         return cls(Digest(count, (quotients, remainders, cubes)), packed or None)

@@ -215,8 +215,8 @@ class Source(Protocol):
         """Whether records may still turn up in a range that was read, though its bound was closed."""
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:
-        """What the positions of all records in each range sum up to now, or None where a range that was read can never
-        show more."""
+        """Return a digest of all records' positions in each range as of now, or None where a range that was read can
+        never show more."""
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:
         """The position of every record in a range now, in order; where :meth:`digests` gives any."""
@@ -236,8 +236,11 @@ class WatchedSource(Protocol):
     """A source that tells by what the last planning saw whether positions below the plan were given out since."""
 
     def watch(self, partition: str, end: int, state: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """What to keep of a partition instead, where its next planning would fail for that; None if it would not.
+        """Return a partition's state to keep instead, where its next planning would fail on the old one; else None.
 
+        The next planning fails if positions below the plan were given out since.
+
+        :param partition: its id
         :param end: the end of its plan
         :param state: what the last planning kept
         """
@@ -304,7 +307,7 @@ class Sink(Protocol):
 
     @property
     def location(self) -> str:
-        """Where the target is, free of secrets and the same in every run: ``postgres://host:5432/db/public.orders``."""
+        """Address of the target, free of secrets and the same in every run: ``postgres://host:5432/db/public.orders``."""
 
     def check(self, *, create: bool = True) -> None:
         """Fail clearly if the sink cannot be reached, the target is missing or not writable; create own bookkeeping.

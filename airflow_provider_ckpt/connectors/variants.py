@@ -27,10 +27,11 @@ def is_variant(kind: pa.DataType) -> bool:
 
 
 def decoder(kind: pa.DataType) -> _Decode | None:
-    """What makes plain Python values of a type's variants, however deep inside; None of a type that has none.
+    """Return a function that decodes the variants in a type's values to plain Python; None for a type without variants.
 
-    It is given values as :func:`~.moments.objects` has them, maps as dictionaries. A day or instant in a variant comes
-    out as text in ISO 8601, so that none is too late for Python.
+    Variants are found however deeply they are nested. The function takes values as :func:`~.moments.objects` returns
+    them, maps as dictionaries. A day or instant in a variant becomes text in ISO 8601, so that none is too late for
+    Python.
     """
     import pyarrow as pa
 

@@ -20,12 +20,12 @@ from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What a look at the source has found.
+    """Result of a discovery: the files of a source that are new, gone or refused.
 
     :param new: files that are not recorded yet, oldest first; their places follow those of the recorded ones
-    :param gone: recorded files that are delivered and not there any more
-    :param refused: delivered files that changed, and what could not be listed or recorded
-    :param notices: what is probably not meant
+    :param gone: recorded files that were delivered and no longer exist
+    :param refused: errors for delivered files that changed, and for what could not be listed or recorded
+    :param notices: sentences on what is probably unintended
     """
 
     new: Sequence[SourceFile]
@@ -82,9 +82,10 @@ def discover(path: Path, known: Sequence[SourceFile], *, delivered: int = 0, fol
 
 
 def changed(file: SourceFile, status: os.stat_result) -> SourceError:
-    """Why a file that was delivered and is another one now ends the run.
+    """Return the error that fails the run because a delivered file was changed or replaced.
 
-    :param status: of what is there now
+    :param file: the file as it was recorded
+    :param status: of the file that has its name now
     """
     was, now = Identity.parse(file.etag), Identity.of(status)
     if now.inode != was.inode:

@@ -24,12 +24,12 @@ _CROSSES = "**"
 
 @dataclass(slots=True)
 class Listing:
-    """What is there.
+    """Contents of a files source's directory or pattern.
 
     :ivar files: every regular file that is wanted, by path
-    :ivar left_out: what matches and is no file: its kind, and the first path of each kind
-    :ivar others: how many files a pattern passed over
-    :ivar refused: what could not be listed
+    :ivar left_out: paths that match and are no regular files: by kind, their number and the first of them
+    :ivar others: number of files that do not match the pattern
+    :ivar refused: errors for what could not be listed
     """
 
     files: dict[str, os.stat_result] = field(default_factory=dict)

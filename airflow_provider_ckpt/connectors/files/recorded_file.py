@@ -16,11 +16,11 @@ _TO_DO = "Put the recorded file back; bring new data as a new file, renamed into
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What changes when a local file does.
+    """Identity of a local file, which changes when the file is modified or replaced.
 
-    :param time: of its last modification, in ns
-    :param size: bytes
-    :param inode: another file has another
+    :param time: of the last modification, in ns
+    :param size: in bytes
+    :param inode: its number; another file has a different one
     """
 
     time: int
@@ -44,7 +44,7 @@ class Identity:
 
 
 def etag_of(status: os.stat_result) -> str:
-    """What a file that is there is recorded as."""
+    """Return the etag under which a file with this status is recorded."""
     return Identity.of(status).etag
 
 
@@ -99,7 +99,12 @@ def verify(path: str, etag: str, status: os.stat_result | None = None) -> None:
 
 
 def unreadable(path: str, etag: str, error: OSError) -> CkptError:
-    """What to raise when a recorded file cannot be opened."""
+    """Return the exception to raise when a recorded file cannot be opened.
+
+    :param path: of the file
+    :param etag: the recorded one
+    :param error: the operating system's
+    """
     if isinstance(error, FileNotFoundError):
         return SourceError(
             f"{path} is gone; it was recorded with {Identity.parse(etag).size} bytes (etag {etag}) and is still "
@@ -122,7 +127,7 @@ def is_link_refusal(path: str, error: OSError) -> bool:
 
 
 def kind_of(status: os.stat_result) -> str | None:
-    """What a thing that is no file is called; None of a file."""
+    """Return the name of the kind of a path that is no regular file, such as ``directory``; None for a regular file."""
     names = {
         stat.S_IFDIR: "directory",
         stat.S_IFLNK: "symbolic link",

@@ -167,8 +167,9 @@ class FilesSource:
         """Nothing is held open."""
 
     def _discover(self, known: Sequence[SourceFile], *, delivered: int = 0, inspect: bool = True) -> Discovered:
-        """What is there, with the places of new files in the virtual concatenation.
+        """Discover files, and give new ones their places in the virtual concatenation.
 
+        :param known: all files discovered before, in order
         :param delivered: all positions before this one have their verdict
         :param inspect: whether to leave out new files that cannot be read as they are
         """
@@ -202,9 +203,10 @@ class FilesSource:
 
     @staticmethod
     def _tell_gone(gone: Sequence[SourceFile], told: int) -> list[str]:
-        """What to say of delivered files that are not there any more: that is no error, and said once.
+        """Return a notice of delivered files that no longer exist, unless an earlier one covers them; it is no error.
 
-        :param told: how many it was said of before
+        :param gone: all such files
+        :param told: how many of them earlier notices covered
         """
         if len(gone) <= told:
             return []

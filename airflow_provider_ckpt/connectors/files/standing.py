@@ -1,8 +1,8 @@
-"""How the files sink notices that its directory is another one, or that files which it delivered are gone.
+"""Detection of a files sink's directory that was replaced, or from which delivered files are gone.
 
-The directory has an id, which one that is emptied or made anew has not. A receipt counts while its file is there: one
-that was cleaned away before it could be seen, or with the rest of a directory, was lost. So that a run looks at a
-bounded number, it holds only the newest receipts against the files: those of the last runs that delivered anything.
+The directory holds an id, which it lacks once it was emptied or created anew. A receipt counts while its file exists: a
+file that was cleaned away before it became visible, or with the rest of a directory, was lost. To look at a bounded
+number of files, a run checks only the newest receipts against them: those of the last runs that delivered anything.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def vanished(target: FilesTarget, entries: Iterable[Entry]) -> Sequence[Entry]:
 
 
 def set_back(target: FilesTarget, gone: Sequence[Entry]) -> str | None:
-    """That delivered files are gone, as a sentence; None if none is."""
+    """Return a sentence saying that delivered files are gone; None if none is."""
     if not gone:
         return None
     files = "the file" if len(gone) == 1 else f"{len(gone)} files"

@@ -1,7 +1,7 @@
-"""What a JDBC URL and a connection's properties tell a driver: parameters that hold no secret, and load no code.
+"""Checks of a JDBC URL and a connection's properties: no parameter may expose a secret, or make a driver load code.
 
-Drivers take many that name a class, a script or a file to load. Of the drivers that are known here only listed
-parameters pass; of any other those that do not sound like code.
+Drivers accept many parameters that name a class, a script or a file to load. For the drivers that are known here, only
+the listed parameters pass; for any other driver, those whose names do not suggest code.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class JdbcSource:
         return True
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
-        """Of what is visible now; of ranges with many records only how many."""
+        """Return digests of the records visible now; for ranges with many records, only their count."""
         table = self._table()
         return [self._digest(table, span) for span in ranges]
 

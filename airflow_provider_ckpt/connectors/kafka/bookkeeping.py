@@ -1,8 +1,9 @@
-"""What the receipts topic holds: the epochs of the fence, the transactional ids in use, replays of dead letters, lists
-of source files, and a receipt for each batch.
+"""Records of the receipts topic, a Kafka sink's bookkeeping.
 
-The topic is compacted and has one partition. A record's key says what it is, so a later record of the same key stands
-for an earlier one. Receipts are written in the transaction of their batch, all else outside of any.
+They are the epochs of the fence, the transactional ids in use, replays of dead letters, lists of source files, and a
+receipt for each batch. The topic is compacted and has one partition. A record's key identifies its subject, so a later
+record replaces an earlier one with the same key. Receipts are written in the transaction of their batch, all other
+records outside any transaction.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ class Books:
 
     @property
     def target(self) -> Mapping[str, Any] | None:
-        """How far the target's log reached at the ledger's newest fence, if that was noted."""
+        """End of the target's log at the ledger's newest fence, JSON-ready; None if it was not recorded."""
         noted: Mapping[str, Any] | None = json.loads(self.fences.get(self.newest, b"{}")).get("target")
         return noted
 

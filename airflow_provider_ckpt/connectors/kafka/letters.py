@@ -56,10 +56,10 @@ def letter_headers(
 
 
 def seal(secret: bytes, document: Mapping[str, Any], key: bytes | None, value: bytes | None, headers: Headers) -> str:
-    """What nobody without the secret can make for a letter of this content.
+    """Return the seal of a letter with this content, which cannot be computed without the secret.
 
     :param secret: of the attempt
-    :param document: what our own header says; its own seal plays no part
+    :param document: the contents of our own header; a seal in it is left out
     :param key: the message's
     :param value: the message's
     :param headers: those before our own
@@ -79,11 +79,11 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What our own header says of a dead letter.
+    """Contents of our own header of a dead letter.
 
-    :param source: the attempt that left it
-    :param number: among those of the attempt
-    :param document: all of it
+    :param source: the attempt that wrote the letter
+    :param number: of the letter among those of the attempt
+    :param document: the whole header, parsed
     :param own_headers: how many of the message's headers are the record's own; they come first
     """
 
@@ -96,10 +96,11 @@ class Said:
 
     @classmethod
     def read(cls, header: bytes | None, context: SinkContext, others: int) -> Said | None:
-        """What the header of a letter of this ledger and pipeline says; None of somebody else's.
+        """Parse the header of a letter of this ledger and pipeline; return None for a letter of another.
 
-        :param header: its bytes, by whoever wrote them
-        :param others: how many headers stand before it
+        :param header: its bytes, which anyone may have written
+        :param context: names the ledger and pipeline
+        :param others: number of headers before it
         :raises ValueError: if no writer of ours can have written it
         """
         try:

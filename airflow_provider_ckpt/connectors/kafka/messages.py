@@ -27,7 +27,7 @@ UNREADABLE = "ckpt-unreadable-headers"
 """The one header that a message has here whose own cannot be read."""
 
 NOT_TEXT = (SystemError, UnicodeDecodeError)
-"""What Kafka's client raises where a header's name is not UTF-8. It must not be asked a second time then."""
+"""Exceptions of Kafka's client for a header whose name is not UTF-8. Do not request the headers again after one."""
 
 ask_headers = methodcaller("headers")
 """Asks a message for its headers. Called as a method, where Python has got used to it, the client's error would surface

@@ -30,14 +30,14 @@ _FETCHING = {
     "queued.min.messages": 1,
 }
 _NEAR, _FAR = 2, 64
-"""How far before an end its last record is looked for: a transaction's marker stands behind it, seldom more."""
+"""Offsets to search back from an end for its last record: a transaction's marker follows the record, seldom more."""
 
 
 class Place(NamedTuple):
-    """Where to read.
+    """Offset from which to read a partition.
 
-    :param leader_epoch: of the leader under which the log reached the offset; the broker then says whether it still
-        does (``OffsetForLeaderEpoch``). None: nothing is asked
+    :param leader_epoch: of the leader under which the log reached the offset; the broker then checks whether it still
+        does (``OffsetForLeaderEpoch``). None: no check
     """
 
     offset: int
@@ -73,7 +73,7 @@ class Probe:
         self._open: Consumer | None = None
 
     def first(self, places: Mapping[int, Place]) -> dict[int, Found]:
-        """What each partition holds at an offset or next after it.
+        """Return, for each partition, the first record at an offset or after it, or what was found instead.
 
         :raises KafkaConsumerError: if the broker cannot be reached, or sends nothing in time
         """
@@ -159,7 +159,7 @@ class Probe:
         consumer.unassign()
 
     def _without_record(self, message: Message, error: KafkaError) -> Found:
-        """What it means that something else than a record came.
+        """Return the finding for a message that carries an error instead of a record.
 
         :raises KafkaConsumerError: if the partition cannot be read
         """

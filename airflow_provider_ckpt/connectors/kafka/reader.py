@@ -43,7 +43,7 @@ _PAUSE = 0.05
 """Seconds to wait for more messages than there are; then what there is goes on."""
 
 _TRIES = 2
-"""How often to ask which topic it is: after a pause brokers give out records sooner than they know their controller."""
+"""Attempts to get the topic's id: after a pause, brokers give out records sooner than they know their controller."""
 
 _FETCHING = {
     "enable.partition.eof": True,

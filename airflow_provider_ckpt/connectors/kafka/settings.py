@@ -57,8 +57,10 @@ _LEFT_OUT = """
     auto.commit.interval.ms auto.offset.reset enable.auto.commit enable.auto.offset.store enable.partition.eof
     heartbeat.interval.ms max.poll.interval.ms partition.assignment.strategy session.timeout.ms transactional.id
 """
-"""What other programs on the same connection need, such as consumers of Airflow's own Kafka provider, which join a
-group and commit offsets. It changes nothing here: the connector sets it itself, or has no use for it."""
+"""Settings that are ignored here: the connector sets them itself, or has no use for them.
+
+Other programs on the same connection need them, such as consumers of Airflow's own Kafka provider, which join a group
+and commit offsets."""
 
 _GUARANTEES = {
     "acks": {"all", "-1"},
@@ -76,7 +78,7 @@ _HARMLESS = re.compile(r"[A-Za-z0-9@._/=+-]+")
 
 
 def own_settings(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a connection's extra goes to Kafka's client: callbacks and settings of other programs are left out."""
+    """Return a connection's extra settings for Kafka's client, without callbacks and other programs' settings."""
     left_out = _LEFT_OUT.split()
     return {name: value for name, value in extra.items() if not name.endswith("_cb") and name not in left_out}
 

@@ -172,7 +172,7 @@ class KafkaSource:
         return {f"{self._name}-{number}": bounds.end for number, bounds in held.items()}
 
     def _marks(self, held: Mapping[int, Bounds], states: Mapping[str, Mapping[str, Any]]) -> dict[int, LogMark]:
-        """What the ledger keeps of the partitions' logs."""
+        """Return the marks of the partitions' logs that the ledger keeps, by partition number."""
         found = {number: LogMark.from_json(states.get(f"{self._name}-{number}", {})) for number in held}
         return {number: mark for number, mark in found.items() if mark is not None}
 
@@ -183,7 +183,7 @@ class KafkaSource:
         marks: Mapping[int, LogMark],
         batches: Sequence[PlannedBatch],
     ) -> dict[str, dict[str, Any]]:
-        """What the ledger is to keep: how far each log reaches, and its mark at the end of what is planned now."""
+        """Return the states for the ledger to keep: the end of each log, and its mark at the end of this plan."""
         ends = {self._number(todo.partition): todo.start for todo in request.todo if todo.asks_bound}
         for batch in batches:
             number = self._number(batch.partition)
@@ -285,9 +285,12 @@ def expired(pipeline: str | None, topic: str, task: BatchTask, start: int | None
 
 
 def damaged(pipeline: str, topic: str, task: BatchTask, said: str) -> SourceError:
-    """Why a batch whose records do not match their checksum is not delivered.
+    """Return the error for a batch that is not delivered because records do not match their checksum.
 
-    :param said: the client's words, with the offset
+    :param pipeline: its name
+    :param topic: its name
+    :param task: the batch
+    :param said: the client's message, with the offset
     """
     return SourceError(
         f"topic {topic} holds damaged records in offsets {task.range} of {task.key.source}: {said}.",

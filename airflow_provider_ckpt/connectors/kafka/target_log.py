@@ -1,7 +1,7 @@
-"""What the sink itself sees of a target whose log lost records: each fence notes how far the log reached.
+"""Detection by the sink of a target whose log lost records: each fence records how far the log reached.
 
-So what a later loss took of the rows that were delivered before the newest fence is noticed; what was delivered after
-it is not, unless the receipts went with it, which the ledger notices.
+A later loss of rows that were delivered before the newest fence is thus detected. A loss of rows delivered after it is
+not, unless their receipts were lost as well, which the ledger detects.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from airflow_provider_ckpt.core.errors import ErrorType, KafkaConsumerError
 
 @dataclass(frozen=True, slots=True)
 class TargetLog:
-    """How far the log of each partition of a target reached.
+    """End of the log of each partition of a target.
 
     :param topic: the target's id
-    :param ends: by partition, the offset after its last record, and the leader epoch if the broker said it
+    :param ends: by partition, the offset after its last record, and the leader epoch if the broker gave it
     """
 
     topic: str
@@ -50,9 +50,9 @@ class TargetLogs:
         self._pipeline = pipeline
 
     def now(self, target: WrittenTopic) -> TargetLog:
-        """How far it reaches now.
+        """Return the current end of the target's log.
 
-        :raises CkptError: if the broker cannot be asked
+        :raises CkptError: if the broker cannot be queried
         """
         held = self._held(target, range(target.partitions))
         return TargetLog(target.id, {number: (at.log_end, at.leader_epoch) for number, at in held.items()})

@@ -220,9 +220,9 @@ def says(error: Exception) -> str:
 
 
 def without_values(message: str, state: str | None) -> str:
-    """What the server said, without the values that it quotes: for logs and events, where no record belongs.
+    """Return the server's message without the values it quotes, for logs and events, which must not show records.
 
-    Errors of data (class 22) quote values; those of other classes quote the names of tables, columns and constraints.
+    Data errors (class 22) quote values; errors of other classes quote the names of tables, columns and constraints.
     """
     if state is None or not state.startswith("22"):
         return message

@@ -1,7 +1,7 @@
-"""What gives the values of a cursor column to new rows: sequences, however they are linked, and other defaults.
+"""Sequences, however they are linked, and other defaults that fill a cursor column in new rows.
 
-A value that is smaller than one that was read already means a row that is never read, so whatever gives such values out
-is a problem to be told by name before anything is sent.
+A value that is smaller than one that was read already means a row that is never read, so whatever gives out such values
+is reported by name before anything is sent.
 """
 
 from __future__ import annotations
@@ -96,8 +96,9 @@ class SequenceState:
 
 
 class Problem(NamedTuple):
-    """Why new rows will come below those that were read.
+    """Reason why new rows will come below those that were read.
 
+    :param seen: the reason, as a sentence
     :param remedy: what can be done about it
     """
 
@@ -106,7 +107,7 @@ class Problem(NamedTuple):
 
 
 class CursorValues:
-    """What gives values to the cursor of one table or view."""
+    """Sequences and defaults that fill the cursor of one table or view."""
 
     def __init__(self, fetch: Fetch, table: Table, cursor: str) -> None:
         self._fetch = fetch
@@ -133,7 +134,7 @@ class CursorValues:
         return frozenset(linked)
 
     def problems(self) -> Iterator[Problem]:
-        """What will put new rows below those that were read."""
+        """Yield the reasons why new rows will come below those that were read."""
         for sequence in self.sequences():
             fills = f"sequence {sequence.name} fills cursor {self._cursor} of {self._table.label} and"
             if sequence.cached > 1:
@@ -218,7 +219,7 @@ class CursorValues:
 
 
 def sequence_states(fetch: Fetch, oids: frozenset[int]) -> Sequence[SequenceState]:
-    """How some sequences stand now."""
+    """Return the current state of the sequences with these oids."""
     return [SequenceState(*row) for row in fetch(_SEQUENCES, [_array(sorted(oids))])] if oids else []
 
 

@@ -27,7 +27,7 @@ _KNOWN = "write source.late_rows: recover if this is known and `airflow ckpt rec
 
 
 class LateRows:
-    """What one pipeline does about them."""
+    """Handling of late rows for one pipeline: checks before they come, errors or warnings once they have."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         assert pipeline.source.cursor is not None
@@ -84,11 +84,13 @@ class LateRows:
     def watch(
         self, fetch: Fetch, table: Table, state: Mapping[str, Any], end: int, greatest: int | None
     ) -> Mapping[str, Any] | None:
-        """What is seen now, where the next planning would fail; see :meth:`WatchedSource.watch`.
+        """Return a new witness where the next planning would fail, else None; see :meth:`WatchedSource.watch`.
 
+        :param fetch: runs a query
+        :param table: the source
         :param state: what the last planning kept
         :param end: the end of its plan
-        :param greatest: the table's greatest position, noted before
+        :param greatest: the table's greatest position, noted before this call
         """
         before = _seen(state, end)
         if before is None or self._known:
@@ -122,6 +124,6 @@ class LateRows:
 
 
 def _seen(state: Mapping[str, Any], tail: int) -> Witness | None:
-    """What the last planning saw; None if there was none, or a rewind has made it say nothing of now."""
+    """Return the witness of the last planning; None if there is none, or a rewind has made it obsolete."""
     before = Witness.from_json(state[WITNESS]) if WITNESS in state else None
     return None if before is None or tail < before.end else before

@@ -103,7 +103,7 @@ class Rows:
 
     @property
     def counting(self) -> RowCount:
-        """How the target's rows are counted."""
+        """SQL that counts the target's rows."""
         return self._count
 
     def _script(self, statements: str) -> None:

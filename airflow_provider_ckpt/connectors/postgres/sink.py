@@ -262,7 +262,7 @@ class PostgresSink:
         return table
 
     def _set_back(self, fetch: Fetch, table: Table, books: Bookkeeping) -> str | None:
-        """What the witness of the newest fence says of the target as it is now."""
+        """Return evidence, by the witness of the newest fence, that delivered rows are gone; None if there is none."""
         if columns_absent(fetch, books):
             return None
         for kept, delivered in fetch(books.witness, [self._context.ledger, self._context.pipeline]):

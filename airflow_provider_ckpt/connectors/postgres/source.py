@@ -145,13 +145,18 @@ class PostgresSource:
         return True
 
     def watch(self, partition: str, end: int, state: Mapping[str, Any]) -> Mapping[str, Any] | None:  # noqa: ARG002
-        """What is seen now, where the next planning would fail; see :meth:`WatchedSource.watch`."""
+        """Return a new witness where the next planning would fail, else None; see :meth:`WatchedSource.watch`.
+
+        :param partition: the table, a source's only partition
+        :param end: the end of its plan
+        :param state: what the last planning kept
+        """
         with self._session() as fetch:
             table = self._table(fetch)
             return self._late_rows.watch(fetch, table, state, end, greatest_position(fetch, table, self._cursor))
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
-        """Of the rows that are visible now."""
+        """Return digests of the rows that are visible now."""
         with self._session() as fetch:
             table = self._table(fetch)
             return [_digest(fetch(Digest.sql(*self._rows(table, span)), [])[0]) for span in ranges]

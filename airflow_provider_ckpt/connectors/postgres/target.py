@@ -1,4 +1,4 @@
-"""What a target does with rows beyond storing them: rules, row level security, partitions and children."""
+"""Behaviour of a target beyond storing rows: rules, row level security, partitions and children."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SELECT pg_catalog.pg_is_in_recovery(),
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How a target treats rows.
+    """Properties of a target that affect how rows are written and counted.
 
     :param tree: whether it has partitions or children
     :param rules: names of its rules on INSERT, and for upserts on UPDATE
     :param row_security: whether policies apply to this user
-    :param counted: whether the server counts what becomes of rows
+    :param counted: whether the server counts changes of rows (``track_counts``)
     """
 
     tree: bool
@@ -61,7 +61,7 @@ class Target:
     key: Sequence[KeyColumn]
 
     def row_count(self, *, upsert: bool) -> RowCount:
-        """How the rows that a transaction adds are counted."""
+        """Return the SQL that counts the rows that a transaction adds."""
         return RowCount(self.table.oid, tree=self.behaviour.tree, updates=upsert)
 
 
@@ -78,7 +78,12 @@ def describe_target(fetch: Fetch, name: str, key: Sequence[str]) -> Target | Non
 
 
 def behaviour_of(fetch: Fetch, table: Table, *, upsert: bool) -> Behaviour:
-    """What the catalog says of the target."""
+    """Read a target's behaviour from the catalog.
+
+    :param fetch: runs a query
+    :param table: the target
+    :param upsert: whether rules on UPDATE matter, too
+    """
     kinds = [_ON_INSERT, _ON_UPDATE] if upsert else [_ON_INSERT]
     tree, rules, row_security, counted = fetch(_BEHAVIOUR, [table.oid, kinds])[0]
     return Behaviour(tree, tuple(rules), row_security, counted)

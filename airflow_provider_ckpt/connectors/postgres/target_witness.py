@@ -59,10 +59,12 @@ def take(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
 
 
 def set_back(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivered: bool) -> str | None:
-    """Why rows that were delivered must be gone, in a sentence; None if nothing says so.
+    """Return a sentence with the evidence that delivered rows are gone; None if there is none.
 
-    :param witness: what :func:`take` gave
-    :param delivered: whether the sink has receipts of rows, so that the target cannot be empty since ever
+    :param fetch: runs a query
+    :param table: the target
+    :param witness: what :func:`take` returned
+    :param delivered: whether the sink has receipts of rows, so that the target cannot always have been empty
     """
     files = fetch(_FILES, [table.oid])
     changed = [

@@ -1,8 +1,8 @@
-"""What a planning saw of the table, by which the next one tells that smaller positions were given out since.
+"""Witness of a planning, by which the next one detects that smaller positions were given out since.
 
-Rows below the checkpoint are never read by a plan, so a run that may have passed some by must not end well. Each sign
-is cheap to look for; only where one is found are rows looked at, by the transaction that wrote them: a row that the
-last planning could not see, at a position that it had passed already, came late.
+Rows below the checkpoint are never read by a plan, so a run that may have missed some must not succeed. Each sign is
+cheap to look for; only where one is found are rows examined, by the transaction that wrote them: a row that the last
+planning could not see, at a position that it had passed already, came late.
 """
 
 from __future__ import annotations
@@ -52,18 +52,17 @@ _TELL = 1000
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What one planning saw.
+    """State of a table and its server at one planning.
 
-    :param end: where its plan ended; every position below was given to a batch
-    :param reached: whether a plan has ever come as far as the table's end; until then a start that was declared may
-        lie ahead of it
+    :param end: the end of its plan; every position below was given to a batch
+    :param reached: whether a plan has ever reached the table's end; until then a declared start may lie ahead of it
     :param top: the greatest position in the table
-    :param snapshot: of the server's transactions; what it could see
-    :param xid: the transaction that was next
+    :param snapshot: of the server's transactions: which of them the planning could see
+    :param xid: id of the next transaction
     :param timeline: of the server's write-ahead log, which a failover or a restore changes; None if it may not be seen
-    :param log: where that log ended
+    :param log: the end of that log
     :param sequences: by oid: newest value, file, and whether the sequence was ever seen at or beyond the table's end
-    :param files: where each relation's rows are stored
+    :param files: by oid of a relation, the file that stores its rows
     """
 
     end: int
@@ -142,11 +141,11 @@ class Watch:
         self._snapshot, self._xid, self._timeline, self._log = fetch(_SERVER, [])[0]
 
     def witness(self, before: Witness | None, tail: int, end: int) -> Witness:
-        """What the next planning compares with.
+        """Return the witness with which the next planning compares.
 
-        :param before: what the last one left, in this generation
-        :param tail: where the plan began
-        :param end: where it ends
+        :param before: that of the last planning, in this generation; None if there is none
+        :param tail: the start of the plan
+        :param end: the end of the plan
         """
         known = {} if before is None else before.sequences
         return Witness(
@@ -165,9 +164,9 @@ class Watch:
         )
 
     def signs(self, before: Witness) -> Iterator[Sign]:
-        """What shows that positions below the end of the last plan were given out since.
+        """Yield the signs that positions below the end of the last plan were given out since.
 
-        :param before: what the last planning left
+        :param before: the witness of the last planning
         """
         yield from self._server(before)
         if not before.reached:
@@ -234,9 +233,11 @@ class Watch:
             )
 
     def _came(self, before: Witness, above: int | None, up_to: int) -> int:
-        """How many rows have come since at the positions that a sequence gave out.
+        """Count the rows that came since at the positions that a sequence gave out.
 
-        :param above: where it stood; None if it had given out nothing
+        :param before: the witness of the last planning
+        :param above: the sequence's value then; None if it had given out nothing
+        :param up_to: the greatest position to count
         """
         span = f"{self._cursor} <= {self._value(up_to)}"
         if above is not None:
@@ -294,7 +295,10 @@ class Watch:
         return int(self._fetch(f"SELECT count(*) FROM ({limited}) AS late", [])[0][0])
 
     def _relation(self, item: Origin | None) -> tuple[str, str]:
-        """Where to look for one origin's rows: there, or in the whole table where the user may not."""
+        """Return the relation to search for one origin's rows, and a condition on them.
+
+        Where the user may not read the origin, it is the whole table.
+        """
         if item is None:
             return self._table.sql, ""
         if self._fetch(_MAY_READ, [item.oid])[0][0]:

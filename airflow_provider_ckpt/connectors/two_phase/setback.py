@@ -34,9 +34,9 @@ class Setback:
 
 
 def find_setback(version: TableVersion, receipts: Receipts) -> Setback | None:
-    """What the table shows of a restore, a rollback or lost receipts; None if all is there, or nothing ever was.
+    """Return evidence of a restore, a rollback or lost receipts; None if nothing is missing, or was ever committed.
 
-    :raises IoError: if the file system does not tell
+    :raises IoError: if the file system fails
     """
     if version.head is None:
         return None
@@ -115,7 +115,7 @@ def _accepted(version: TableVersion) -> int:
 
 
 def _read(version: TableVersion) -> Any:
-    """What :func:`accept` wrote; None if it is gone or damaged, for then no version is taken for accepted."""
+    """Read what :func:`accept` wrote; None if it is gone or damaged, so that no version counts as accepted."""
     path = version.layout.accepted
     try:
         return json.loads(path.read_bytes())
