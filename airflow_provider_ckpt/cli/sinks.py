@@ -34,7 +34,7 @@ def move(args: Namespace) -> dict[str, Any]:
 
 
 def _positions(asked: Errand, texts: Iterable[str]) -> dict[str, int]:
-    """Where to begin in each source partition, from ``[PARTITION=]N``."""
+    """Parse ``[PARTITION=]N`` texts into the first position to send again, by source partition."""
     found: dict[str, int] = {}
     for text in texts:
         partition, _, number = text.rpartition("=")

@@ -132,9 +132,9 @@ class _Reader:
         self.faults: list[tuple[int, Problem]] = []
 
     def value(self, node: yaml.Node, path: Path) -> Any:
-        """What a node stands for, None with a fault.
+        """Return a node as plain data, or None after recording a fault.
 
-        :raises NotReadableError: if there is too much of it, once aliases are written out
+        :raises NotReadableError: if the data is too large or too deep once aliases are expanded
         """
         if id(node) in self._open:
             return self._fault(node, path, "contains itself by an alias")

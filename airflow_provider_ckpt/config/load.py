@@ -44,7 +44,7 @@ def load(path: str | PathLike[str]) -> Pipeline:
 
 
 def text_of(path: str | PathLike[str]) -> str:
-    """What a declaration's file holds, not read as YAML yet.
+    """Return the text of a declaration's file, without parsing it as YAML.
 
     :param path: the file
     :raises ConfigError: if it cannot be read, is no regular file, or is too large for a declaration

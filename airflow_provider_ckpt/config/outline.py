@@ -1,4 +1,4 @@
-"""What a pipeline's file says before it is validated: its name, which DAG it makes, and when that would run."""
+"""Outline of a pipeline's file before validation: the pipeline's name, its DAG, and when that DAG would run."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a file says of its pipeline, as far as it can be read.
+    """A pipeline's name, DAG and schedule, as far as they can be read from its file.
 
-    :param name: the pipeline's, None if it cannot be read
-    :param dag_id: None where the file asks for no DAG, or its name cannot be read
+    :param name: the pipeline's name, None if it cannot be read
+    :param dag_id: the DAG's id, None where the file asks for no DAG, or its name cannot be read
     :param schedule: a cron expression, a preset or an interval; not checked
-    :param start_date: nothing is scheduled before it
+    :param start_date: the date before which nothing is scheduled
     """
 
     name: str | None = None

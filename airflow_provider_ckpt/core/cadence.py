@@ -55,11 +55,13 @@ _LONGEST_PAUSE = 1.0
 
 
 def movable(partitions: Iterable[PartitionView], receipted: Collection[BatchKey]) -> int:
-    """How many batches the checkpoint could pass now: those up to the first without a verdict in each partition.
+    """Count the batches that the checkpoint could pass now.
 
-    Batches that were settled before and waited for an earlier one are among them.
+    In each partition these are the batches before the first one without a verdict. Batches that were settled earlier
+    and have waited for a batch before them count as well.
 
-    :param receipted: batches whose receipt is there and not settled
+    :param partitions: the pipeline's partitions
+    :param receipted: batches that have a receipt which is not settled yet
     """
     return sum(_passed(partition, receipted) for partition in partitions)
 

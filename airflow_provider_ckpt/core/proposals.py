@@ -19,7 +19,7 @@ _AGAIN = "Nothing was changed. Ask again: trigger the DAG anew."
 
 
 class ProposalState(StrEnum):
-    """How far a proposal has come; only an approved one can be carried out."""
+    """State of a proposal; only an approved one can be carried out."""
 
     OPEN = "open"
     APPROVED = "approved"
@@ -31,13 +31,13 @@ class ProposalState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What is proposed.
+    """A proposed action, with its origin, actor and reason.
 
     :param id: random, and used once
     :param pipeline: the pipeline's name
-    :param act: exactly what would be done
+    :param act: the action, exactly as it would be carried out
     :param origin: the task that proposed it: DAG, run and task
-    :param who: who asks for it
+    :param who: the actor who asks for it
     :param why: the reason
     """
 

@@ -89,10 +89,11 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read of a range: once as a whole, and parts of it again since.
+    """A range that was read once as a whole, and of which parts may have been read again since.
 
-    :param again: receipts of recovery, which add what had come late, and of replayed ranges; oldest first
-    :param pending: stretches of it that side partitions are still to read: what they show has an owner
+    :param receipt: receipt of the range as a whole
+    :param again: receipts of recovery, which add late records, and of replayed ranges; oldest first
+    :param pending: stretches of the range that side partitions are still to read, so that their records have an owner
     """
 
     receipt: RangeReceipt
@@ -106,18 +107,18 @@ class Reading:
 
     @property
     def records(self) -> int:
-        """How many records were read, without those that were read once more."""
+        """Number of records that were read, not counting any record twice."""
         return self.receipt.counts.read + sum(item.counts.read for item in self.added)
 
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """What a range shows that was not read.
+    """Records that the source shows in a range and that were not read.
 
-    :param shown: records that it shows now
-    :param late: how many of them were not read; 0 if only that it has changed is known
-    :param spans: their positions, where no record was read; none if they are not known
-    :param shared: their positions, where others were read
+    :param shown: number of records that the range shows now
+    :param late: number of those that were not read; 0 if it is only known that the range has changed
+    :param spans: positions of late records at which no record was read; empty if they are not known
+    :param shared: positions of late records at which others were read
     """
 
     shown: int
@@ -127,8 +128,8 @@ class Surplus:
 
 
 Shown = Callable[[str, Sequence[Reading]], Sequence[Surplus | None] | None]
-"""What a source partition shows of some readings' ranges that was neither read nor is pending, for each; None where
-nothing can."""
+"""Function that returns the :class:`Surplus` of each of a source partition's readings: records of its range that were
+neither read nor are pending. It returns None instead of a list where the source cannot show them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +225,16 @@ def unreceipted(account: Account) -> list[Missing]:
 
 
 def comparable(account: Account, sides: Iterable[Account], *, before: datetime) -> list[Reading]:
-    """What was read of a source partition's ranges that may have got late records since, in order.
+    """Return the readings of a source partition whose ranges may have got late records since, in order.
 
-    Left out are those below the low watermark, those claimed after ``before``, and those that speak of nothing read
-    (skipped, or sent and never confirmed). Recovery adds to the reading that it completes. What a side partition has
-    otherwise read again since is subsumed by its receipts, which stand in here where they cover all of a range; what
-    one is still to read has an owner.
+    Ranges below the low watermark are left out, as are those claimed after ``before``, and those whose receipt does not
+    stand for anything read (skipped, or sent and never confirmed). A receipt of recovery adds to the reading that it
+    completes. The other receipts of side partitions, which have read ranges again since, replace the earlier readings
+    that they cover completely. Ranges that a side partition is still to read have an owner.
 
+    :param account: the source partition
     :param sides: the side partitions that re-read stretches of this one
+    :param before: receipts claimed after this are too young to be compared
     """
     owned: list[Range] = []
     newer: list[RangeReceipt] = []
@@ -279,7 +282,7 @@ def _adds(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[
 
 
 def _since(receipt: RangeReceipt, sides: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-    """What was read again since of a range, oldest first."""
+    """Return the side partitions' receipts of what they have read again of a range since, oldest first."""
     later = [item for item in sides if item.generation > receipt.generation and item.range.overlaps(receipt.range)]
     return sorted(later, key=_generation)
 

@@ -20,10 +20,10 @@ Places = Mapping[tuple[int, str], Sequence[Range]]
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """What is to be sent again.
+    """Positions, ranges and replays to send again to a sink that has lost receipts.
 
     :param positions: partitions to rewind, each with the first position to read again
-    :param spans: source partitions, each with a stretch to read once more
+    :param spans: source partitions, each with a range to read again
     :param replayed: side partitions of dead letters, each with positions whose replay is lost
     """
 
@@ -35,12 +35,12 @@ class Resend:
 def find_lost(
     partitions: Iterable[Partition], held: Places, *, first: Mapping[str, int], skipped: Places, by_key: bool
 ) -> Resend:
-    """What the ledger takes for delivered and the sink has no receipt for.
+    """Find what the ledger takes for delivered although the sink holds no receipt for it.
 
-    :param partitions: of the ledger
+    :param partitions: the ledger's partitions
     :param held: ranges of the receipts that the sink holds
-    :param first: by partition, the least position that any of its generations began at
-    :param skipped: ranges that a person let go; they stay so, except under a rewind by key
+    :param first: the lowest position at which any generation of a partition began, by partition
+    :param skipped: ranges that a person gave up; they stay given up, except under a rewind by key
     :param by_key: whether the sink replaces rows by key
     """
     known = {partition.id: partition for partition in partitions}
@@ -98,7 +98,10 @@ def _of(partition: Partition, places: Places, *, since: int = 0) -> list[Range]:
 
 
 def _resolved(partition: Partition) -> list[Range]:
-    """What the ledger takes for done: up to the checkpoint, and beyond it what waits for an earlier batch."""
+    """Return the ranges that the ledger takes for done.
+
+    These are everything up to the checkpoint, and beyond it the batches that wait for an earlier one.
+    """
     passed = [Range(partition.base, partition.committed)] if partition.base < partition.committed else []
     ahead = [batch.range for batch in partition.pending_acks.values() if batch.receipt is not None]
     return merge([*passed, *ahead])

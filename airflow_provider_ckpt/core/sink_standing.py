@@ -26,12 +26,12 @@ class Difference(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SinkStanding:
-    """How the ledger left the sink.
+    """State of the sink as the ledger left it.
 
     :param epoch: the newest epoch whose fence was raised there; None if none is known
     :param target: the target's identity; None while it is not known
-    :param location: where the target is; None while no run has got that far
-    :param written: whether a batch has a receipt or an open attempt there; attempts that failed may be made elsewhere
+    :param location: the target's location; None while no run has got that far
+    :param written: whether a batch has a receipt or an open attempt there; a failed attempt may be repeated elsewhere
     """
 
     epoch: int | None = None
@@ -42,13 +42,13 @@ class SinkStanding:
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
-    """How the sink stands now.
+    """State of the sink as it is now.
 
     :param epoch: the highest epoch of its fence, 0 if there is none
-    :param target: the target's identity; None if it does not exist, or the sink cannot tell
-    :param location: where the target is
-    :param set_back: the sink's own evidence, as a sentence, that rows are gone although its receipts stand
-    :param missing: receipts that the ledger knows and the sink does not hold any more
+    :param target: the target's identity; None if the target does not exist, or the sink cannot identify it
+    :param location: the target's location
+    :param set_back: the sink's own evidence, as a sentence, that rows are gone although its receipts are still there
+    :param missing: receipts that the ledger knows and the sink no longer holds
     """
 
     epoch: int

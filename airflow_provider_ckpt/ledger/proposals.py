@@ -25,7 +25,7 @@ _USABLE = (ProposalState.OPEN.value, ProposalState.APPROVED.value)
 
 
 class ProposalCommands(Session):
-    """What becomes of a proposal until it is carried out."""
+    """The ledger's commands about proposals, until they are carried out."""
 
     def propose(self, proposal: Proposal, *, subject: str, body: str, valid_for: timedelta) -> None:
         """Store a proposal; those of the same task before it are void.
@@ -63,7 +63,7 @@ class ProposalCommands(Session):
             _void(connection, origin, leases.now(connection))
 
     def newest_proposal(self, origin: str) -> ProposalRecord | None:
-        """What a task has proposed last, None if nothing.
+        """Return the newest proposal of a task, or None if it has made none.
 
         :param origin: the task
         """

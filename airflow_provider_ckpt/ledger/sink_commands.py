@@ -13,10 +13,10 @@ from airflow_provider_ckpt.ledger.session import Session
 
 
 class SinkCommands(Session):
-    """What the ledger knows of a pipeline's sink; see ``sinks.py``."""
+    """The ledger's commands about a pipeline's sink; see ``sinks.py``."""
 
     def sink_standing(self, pipeline: str) -> SinkStanding:
-        """How the newest run left the sink."""
+        """Return the state in which the newest run left the sink."""
         with self._reading() as connection:
             return sinks.standing(connection, pipeline)
 

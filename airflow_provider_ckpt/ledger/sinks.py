@@ -1,7 +1,7 @@
-"""How a pipeline's sink was left: the fence, the target and its location, and the receipts that must still be there.
+"""State in which a pipeline's sink was left: fence, target, location, and the receipts that must still be there.
 
-``core/sink_standing.py`` compares that with the sink. A partition remembers the numbers of those batches whose receipt
-is of its newest epoch, so what a run asks the sink for is bounded by what the run before it delivered.
+``core/sink_standing.py`` compares that state with the sink. A partition remembers the numbers of the batches whose
+receipt is of its newest epoch, so a run asks the sink for no more receipts than the run before it delivered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
 
 
 def standing(connection: Connection, pipeline: str) -> SinkStanding:
-    """How the sink was left; all None while no batch was ever begun there, for then it holds nothing to be lost."""
+    """Return the state in which the sink was left.
+
+    Epoch, target and location are None as long as no batch was begun there: such a sink holds nothing to lose.
+    """
     columns = (_N.sink_epoch, _N.sink_target, _N.sink_location)
     row = connection.execute(sa.select(*columns).where(_N.name == pipeline)).one_or_none()
     begun = sa.exists().where(_B.pipeline == pipeline, _B.attempts > 0)

@@ -20,7 +20,7 @@ class SparkLink(BaseOperatorLink):
         return "Spark"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # as Airflow calls it
-        """Where it leads when the task has ended."""
+        """Return the history server's page of the task's application, or an empty text if there is none."""
         application = operator.spark_application  # type: ignore[attr-defined]  # of all operators that have this link
         history = conf.get("ckpt", "spark_history_url", fallback="") or ""
         return f"{history.rstrip('/')}/history/{application}/" if history and application else ""

@@ -117,5 +117,5 @@ class CkptApprovalOperator(ApprovalOperator):
 
 
 def _ids(question: CreateHITLDetailPayload) -> set[str]:
-    """Who may answer a question."""
+    """Return the ids of the users who may answer a question."""
     return {user.id for user in question.assigned_users or ()}

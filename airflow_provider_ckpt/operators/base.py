@@ -124,7 +124,7 @@ class CkptOperator(BaseOperator):
 
     @property
     def _folder(self) -> str:
-        """Where a relative path starts: the DAG file's folder."""
+        """The DAG file's folder, from which relative paths start; empty without a DAG."""
         return self.dag.folder if self.has_dag() else ""  # type: ignore[no-untyped-call]
 
     @property
@@ -137,7 +137,7 @@ class CkptOperator(BaseOperator):
 
     @property
     def pipeline_label(self) -> str:
-        """What Airflow's pages call a mapped task: its pipeline, or what declares it."""
+        """Label of a mapped task on Airflow's pages: its pipeline's name, or the declaration if that is wrong."""
         try:
             return self.pipeline_name
         except CkptError:

@@ -22,7 +22,7 @@ Declaration = str | Path | Mapping[str, Any] | Pipeline
 
 _TEMPLATE = ("{{", "{%", "{#")
 _ARGUMENT = "MappedArgument("
-"""What Python's formatting makes of an argument of an expanded task group, whose values come when the task runs."""
+"""Start of the text that Python formats an expanded task group's argument as; its values come when the task runs."""
 
 
 def read(declaration: object, folder: str | Path, user: str) -> Pipeline:
@@ -67,13 +67,14 @@ def check(declaration: object, folder: str | Path, user: str) -> None:
 
 
 def shown(declaration: object, folder: str | Path, user: str) -> dict[str, Any] | None:
-    """What Airflow shows and stores of a declaration, without the values of ``run.conf``; None if there is none yet.
+    """Return a declaration in the form that Airflow shows and stores, or None if it cannot be read yet.
 
-    The digest covers all of it, those values too, so that Airflow has a new version of the DAG for any change.
+    The document leaves out the values of ``run.conf``. The digest covers all of the declaration, those values included,
+    so that Airflow creates a new version of the DAG for any change.
 
-    :param declaration: as a DAG gives it
-    :param folder: where relative paths start
-    :param user: what errors call whoever uses it
+    :param declaration: the declaration as a DAG gives it
+    :param folder: the folder from which relative paths start
+    :param user: the name of the declaration's user in errors
     """
     if not is_literal(declaration):
         return None

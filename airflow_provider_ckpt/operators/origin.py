@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def origin_of(context: Context, task_id: str) -> str:
-    """Where a proposal comes from: DAG, run and task, and of a mapped task its index.
+    """Return the origin of a proposal: its DAG, run and task, with the index of a mapped task.
 
-    :param context: of any task of the same run
+    :param context: context of any task of the same run
     :param task_id: the task that proposes
     """
     run, index = context["dag_run"], context["ti"].map_index

@@ -43,7 +43,7 @@ class CkptStepOperator(CkptOperator):
         return newest(found)
 
     def handed_over(self, context: Context) -> list[dict[str, Any]]:
-        """What the tasks before this one handed over, the latest first."""
+        """Return the results that the tasks before this one handed over, the latest first."""
         ti = context["ti"]
         # Inside an expanded task group each member has a run of its own; without the index they would be mixed up.
         handed = [ti.xcom_pull(task_ids=task_id, map_indexes=ti.map_index) for task_id in self.after]

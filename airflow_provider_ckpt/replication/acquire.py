@@ -133,8 +133,10 @@ def _lease(setup: Setup, sink_epoch: int, *, force: bool) -> Lease:
 
 
 def _first_starts(run: Run) -> dict[SourcePartition, Start | None]:
-    """Where the source's partitions begin, None for those that the ledger knows: the first ones where the pipeline
-    declares, those that come later at the earliest, since all that they hold came after that start.
+    """Return the start of each source partition, or None for one that the ledger knows.
+
+    A pipeline's first partitions start where it declares. Partitions that appear later start at their earliest
+    position, since everything in them came after that first start.
     """
     known = run.ledger.partitions(run.pipeline.name)
     start_from = "earliest" if known else run.pipeline.source.start_from

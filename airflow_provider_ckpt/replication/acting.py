@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _LEAST = -(2**63)
-"""Where a partition begins that has no first position of its own."""
+"""Start of a partition that has no first position of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def of_the_sink(errand: Errand, act: Act) -> dict[str, Any]:
 
 
 def _sends_again(act: Act) -> str:
-    """What the runs after an act of the sink do, in words."""
+    """Describe in words what the runs after an action on the sink do."""
     if act.kind is ActKind.MOVE:
         parts = ["the next run delivers to the sink that it declares, from the checkpoint on"]
     else:

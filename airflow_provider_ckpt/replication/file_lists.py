@@ -96,9 +96,9 @@ def refuse_beyond(run: Run, receipts: Sequence[Receipt]) -> None:
 
 
 def compare_files(setup: Setup, sink: Sink) -> list[Difference]:
-    """Where the ledger's list of source files is not the sink's, the first difference.
+    """Return the first difference between the ledger's list of source files and the sink's, if there is one.
 
-    Of a sink that an older version wrote to, only what it lists is compared.
+    If an older version wrote to the sink, only the files that the sink lists are compared.
     """
     if setup.pipeline.source.type != "files":
         return []

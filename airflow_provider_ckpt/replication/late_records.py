@@ -18,9 +18,12 @@ _Place = tuple[int, str, int, int]
 
 
 def shown_by(opened: Opened, partitions: Mapping[str, PartitionRecord]) -> Shown:
-    """What :func:`~airflow_provider_ckpt.core.recovery.missing` asks: source and sink, once they are needed.
+    """Return the function by which :func:`~airflow_provider_ckpt.core.recovery.missing` asks source and sink.
 
-    :param partitions: as the ledger has them; receipts below their low watermarks are not looked at
+    It asks each of them only once it is needed.
+
+    :param opened: the pipeline's source and sink
+    :param partitions: the ledger's partitions; receipts below their low watermarks are not read
     """
     kept: dict[_Place, Positions] | None = None
 
@@ -44,7 +47,7 @@ def shown_by(opened: Opened, partitions: Mapping[str, PartitionRecord]) -> Shown
 def _surplus(
     opened: Opened, partition: str, reading: Reading, now: Digest, kept: Mapping[_Place, Positions]
 ) -> Surplus | None:
-    """What the range of one reading shows that was not read, None if nothing."""
+    """Return the records that the range of a reading shows and that were not read, or None if there are none."""
     more = now.count - reading.records
     receipts = [reading.receipt, *reading.again]
     read = [(item.range, kept[_place(item)]) for item in receipts if _place(item) in kept]

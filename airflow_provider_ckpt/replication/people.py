@@ -126,7 +126,7 @@ def missing(setup: Setup) -> Unaccounted:
 
 
 def _spans(item: Missing) -> Sequence[Range]:
-    """What can be read again of it without doubling anything."""
+    """Return the ranges of a missing stretch that can be read again without delivering any record twice."""
     return [item.range] if item.why is Why.UNRECEIPTED else item.spans
 
 
@@ -161,7 +161,10 @@ def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) ->
 
 
 def _watched(source: Source, records: Mapping[str, PartitionRecord]) -> dict[str, Mapping[str, Any]]:
-    """What the next planning is to compare the source with, by partition, where it would fail by now."""
+    """Return the state with which the next planning is to compare the source, by partition.
+
+    Only partitions whose next planning would fail by now are included.
+    """
     if not isinstance(source, WatchedSource):
         return {}
     found = {

@@ -28,9 +28,10 @@ _NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 def problems(pipeline: Pipeline, connections: Callable[[str], Connection]) -> list[str]:
-    """What source, sink and connections have against a pipeline, one sentence each.
+    """Check a pipeline against its source, sink and connections, and return the problems, one sentence each.
 
-    :param connections: gives the connection of an id
+    :param pipeline: the pipeline
+    :param connections: function that returns the connection of an id
     """
     found: list[str] = []
     with ExitStack() as stack:
@@ -69,7 +70,7 @@ def _open_sink(pipeline: Pipeline, connections: Callable[[str], Connection], sta
 
 
 def _tried(found: list[str], act: Callable[[], T]) -> T | None:
-    """What a function gives; if it fails, None, and why is added to what was found."""
+    """Return a function's result, or None if it fails; the error's message is then added to ``found``."""
     try:
         return act()
     except CkptError as error:
@@ -78,9 +79,9 @@ def _tried(found: list[str], act: Callable[[], T]) -> T | None:
 
 
 def preview(setup: Setup) -> dict[str, Any]:
-    """What a run would plan and what it would find waiting, as a JSON-ready document.
+    """Return the plan that a run would make and the batches it would find waiting, as a JSON-ready document.
 
-    :raises CkptError: what would keep the run from beginning
+    :raises CkptError: if something would keep the run from beginning
     """
     opened = Opened(setup)
     try:

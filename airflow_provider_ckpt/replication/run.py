@@ -350,7 +350,10 @@ class Run:
         self.measuring.look(records, self._lag(records))
 
     def _lag(self, records: Mapping[str, PartitionRecord]) -> dict[str, int]:
-        """How many positions the source is known to be ahead of each checkpoint, be they readable yet or not."""
+        """Return by how many positions the source is known to be ahead of each checkpoint.
+
+        Positions that are not readable yet count as well.
+        """
         ends = {
             name: max(self.bounds.get(name, record.partition.planned_end), record.state.get(REACHES, 0))
             for name, record in records.items()

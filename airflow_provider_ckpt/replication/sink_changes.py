@@ -1,7 +1,7 @@
-"""What a person decides about a sink that a run has refused: accept it as it is, or go on with another one.
+"""A person's actions on a sink that a run has refused: accept it as it is, or move on to another one.
 
-Both fence the sink and read its receipts first. An accepted sink gets again what it has lost, or the pipeline goes on
-from its checkpoint. A move settles with the sink so far, and the next run delivers to the one that it declares.
+Both fence the sink and read its receipts first. An accepted sink is sent again what it has lost, or the pipeline goes
+on from its checkpoint. A move settles with the sink so far, and the next run delivers to the one that it declares.
 """
 
 from __future__ import annotations

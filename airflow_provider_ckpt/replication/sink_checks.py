@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 
 
 def compare(ledger: Ledger, pipeline: str, sink: Sink) -> tuple[SinkStanding, SinkState]:
-    """How the ledger left the sink, and how that stands now.
+    """Return the sink's state as the ledger left it, and its state now.
 
-    The ledger is read first: what it knows was there before the sink is looked at, whoever works on it meanwhile.
+    The ledger is read first, so that everything it knows was in the sink before the sink is read, even if others work
+    on the sink meanwhile.
+
+    :param ledger: the ledger
+    :param pipeline: the pipeline's name
+    :param sink: the pipeline's sink
     """
     known, expected = ledger.sink_standing(pipeline), ledger.expected_receipts(pipeline)
     claims = sink.claims()
@@ -25,10 +30,12 @@ def compare(ledger: Ledger, pipeline: str, sink: Sink) -> tuple[SinkStanding, Si
 
 
 def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState:
-    """How the sink stands, if a run may go on there.
+    """Raise an error if the sink is not as the ledger left it; otherwise return its state.
 
+    :param setup: the pipeline's setup
+    :param sink: the pipeline's sink
     :param sent: whether this run has sent something already
-    :raises SinkChangedError: if it is not as this ledger left it; names what was seen and what a person can say
+    :raises SinkChangedError: if the sink is not as this ledger left it; names the differences and what a person can do
     """
     name = setup.pipeline.name
     known, found = compare(setup.ledger, name, sink)

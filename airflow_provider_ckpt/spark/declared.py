@@ -70,7 +70,7 @@ def check_where(kind: DataType, pipeline: str, where: str) -> None:
 
 
 def _problem(kind: DataType, path: Sequence[str] = ()) -> str | None:
-    """What is wrong with a type, however deep inside; None if nothing is."""
+    """Return the problem with a type, however deeply nested, or None if there is none."""
     from pyspark.sql import types as t
 
     where = f"{'.'.join(path)} " if path else ""

@@ -153,7 +153,10 @@ class Lane:
             gathered.rows = rest
 
     def _positions(self, task: BatchTask, gathered: Gathered) -> str | None:
-        """What the receipt keeps of the records' positions, by which ``recover`` finds those that come late."""
+        """Return the records' positions in the form that the receipt keeps, or None if it keeps none.
+
+        By these ``recover`` finds records that come late.
+        """
         if not self._pipeline.source.ordered_by_cursor or task.key.letters or task.instruction is Instruction.VOID:
             return None
         if task.instruction is Instruction.REJECT:

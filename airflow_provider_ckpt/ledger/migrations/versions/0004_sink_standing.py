@@ -1,4 +1,4 @@
-"""How the sink was left: its fence, the target's identity and place, and the receipts of the newest epoch."""
+"""State in which the sink was left: its fence, the target's identity and place, and the newest epoch's receipts."""
 
 from __future__ import annotations
 
