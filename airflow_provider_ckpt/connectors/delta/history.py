@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.delta.table import delta_error
 from airflow_provider_ckpt.connectors.files.local import io_error
+from airflow_provider_ckpt.core.errors import SinkError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -25,10 +27,12 @@ def went_back_to(table: DeltaTable, path: Path, since: int) -> int | None:
     :param table: a handle
     :param path: where it is
     :param since: the number of an older version
-    :raises SinkError: if the log tells of a restore and not of which version
+    :raises SinkError: if the log tells of a restore and not, in a way that is understood, of which version
     """
     at = table.version()
-    restores = {version: bounds for version in range(since + 1, at + 1) if (bounds := _restore(path, version))}
+    restores = {
+        version: bounds for version in range(since + 1, at + 1) if (bounds := _restore(path, version)) is not None
+    }
     for version in sorted(restores, reverse=True):
         if version <= at:
             at = _restored(path, version, restores[version])
@@ -48,8 +52,13 @@ def _restore(path: Path, version: int) -> dict[str, Any] | None:
         if b'"RESTORE"' in line:
             info = json.loads(line).get("commitInfo") or {}
             if info.get("operation") == _RESTORE:
-                return {name: value for name, value in info["operationParameters"].items() if name in _BOUNDS and value}
+                return {name: value for name, value in _parameters(info) if name in _BOUNDS and value is not None}
     return None
+
+
+def _parameters(info: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    parameters = info.get("operationParameters")
+    return parameters.items() if isinstance(parameters, dict) else ()
 
 
 def _restored(path: Path, version: int, bounds: dict[str, Any]) -> int:
@@ -57,9 +66,18 @@ def _restored(path: Path, version: int, bounds: dict[str, Any]) -> int:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    if "version" in bounds:
-        return int(bounds["version"])
-    moment = _moment(next(iter(bounds.values())))
+    number = str(bounds.get("version", ""))
+    if number.isdecimal() and int(number) < version:
+        return int(number)
+    moment = next((found for name in _BOUNDS[1:] if (found := _moment(bounds.get(name))) is not None), None)
+    if moment is None:
+        raise SinkError(
+            f"version {version} of {path} is a RESTORE, and its entry in the log does not say, in a way that is "
+            f"understood, to which version or time: {json.dumps(bounds)}.",
+            whole=True,
+            hint="Restore the table once more to the version that it is meant to have, by number: "
+            "RESTORE TABLE … TO VERSION AS OF ….",
+        )
     try:
         table = DeltaTable(path, version=version - 1)
         table.load_as_version(moment)
@@ -68,10 +86,13 @@ def _restored(path: Path, version: int, bounds: dict[str, Any]) -> int:
     return min(table.version(), version - 1)
 
 
-def _moment(value: Any) -> datetime:
-    """A time in milliseconds since 1970 or as text, as writers note it."""
+def _moment(value: Any) -> datetime | None:
+    """A time in milliseconds since 1970 or as text, as writers note it; None of anything else."""
     text = str(value)
-    if text.lstrip("-").isdecimal():
-        return datetime.fromtimestamp(int(text) / 1000, UTC)
-    found = datetime.fromisoformat(text)
+    try:
+        if text.lstrip("-").isdecimal():
+            return datetime.fromtimestamp(int(text) / 1000, UTC)
+        found = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        return None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +18,7 @@ from deltalake.schema import PrimitiveType
 from airflow_provider_ckpt.connectors.delta.fence import fence
 from airflow_provider_ckpt.connectors.files.local import write_durably
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
-from airflow_provider_ckpt.core.errors import Action, SinkChangedError, default_action
+from airflow_provider_ckpt.core.errors import Action, SinkChangedError, SinkError, default_action
 from tests.integration.connectors.delta_support import LEDGER, Run, before, expected, ids, once
 
 KEYS = [BatchKey(1, "files", seq) for seq in range(3)]
@@ -38,6 +40,17 @@ def restore(table: Path, to: int | datetime) -> None:
     DeltaTable(table).restore(to)
 
 
+def restore_as_noted(table: Path, **parameters: Any) -> None:
+    """Restore to version 0, with the parameters in the log as another writer would note them."""
+    restore(table, 0)
+    entry = table / "_delta_log" / f"{DeltaTable(table).version():020d}.json"
+    actions = [json.loads(line) for line in entry.read_bytes().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"]["operationParameters"] = parameters
+    entry.write_text("\n".join(map(json.dumps, actions)) + "\n")
+
+
 def rows(**columns: list[int]) -> pa.Table:
     return pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
 
@@ -56,6 +69,31 @@ class TestRestore:
         assert f"has the content of its version {version} again" in claims.set_back
         assert "delivered rows up to version 3" in claims.set_back
         assert [key.seq for key in sink.missing(KEYS)] == lost
+
+    @pytest.mark.parametrize("version", [0, "0"])
+    def test_to_version_0_is_not_overlooked_be_it_noted_as_number_or_text(
+        self, table: Path, version: int | str
+    ) -> None:
+        restore_as_noted(table, version=version, timestamp=None)
+        sink = Run(table, epoch=2).sink
+
+        assert "has the content of its version 0 again" in (sink.claims().set_back or "")
+        assert sink.missing(KEYS) == KEYS
+
+    @pytest.mark.parametrize(
+        "parameters",
+        [{}, {"tag": "noon"}, {"version": None}, {"version": "noon"}, {"version": True}, {"timestamp": ""}],
+    )
+    def test_to_nobody_knows_what_is_refused_until_it_is_restored_by_number(
+        self, table: Path, parameters: dict[str, Any]
+    ) -> None:
+        restore_as_noted(table, **parameters)
+
+        with pytest.raises(SinkError, match=r"version 4 of .* is a RESTORE.*TO VERSION AS OF"):
+            Run(table, epoch=2).sink.claims()
+
+        restore(table, 3)
+        assert Run(table, epoch=2).sink.claims().set_back is None
 
     def test_to_a_moment_is_told_too(self, table: Path) -> None:
         moment = datetime.now(UTC)
