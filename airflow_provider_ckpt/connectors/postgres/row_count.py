@@ -19,13 +19,14 @@ _COUNTERS = ("inserted", "updated", "deleted")
 class RowCount:
     """SQL that counts a target's rows within one transaction; values are kept in settings local to it.
 
+    Rows of its partitions and children are its own. Which those are is looked up at each count, because a trigger may
+    make a child for the very rows that are counted.
+
     :param oid: of the target
-    :param tree: whether it has partitions or children, whose rows are its own
     :param updates: whether a row that replaces another counts: for upserts
     """
 
     oid: int
-    tree: bool
     updates: bool
 
     @property
@@ -37,8 +38,6 @@ class RowCount:
             replaced = f" + {updated}({relation})" if self.updates else ""
             return f"{inserted}({relation}){replaced} - {deleted}({relation})"
 
-        if not self.tree:
-            return f"({of(str(self.oid))})"
         return (
             f"(WITH RECURSIVE ckpt_tree (relation) AS (SELECT {self.oid}::oid UNION SELECT i.inhrelid"
             " FROM pg_catalog.pg_inherits i JOIN ckpt_tree ON i.inhparent = ckpt_tree.relation)"

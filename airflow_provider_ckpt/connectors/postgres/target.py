@@ -1,4 +1,4 @@
-"""Behaviour of a target beyond storing rows: rules, row level security, partitions and children."""
+"""Behaviour of a target beyond storing rows: rules and row level security."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 _ON_UPDATE, _ON_INSERT = "2", "3"
 _BEHAVIOUR = """
-SELECT c.relkind = 'p' OR c.relhassubclass,
-       coalesce((SELECT array_agg(r.rulename::text ORDER BY r.rulename) FROM pg_catalog.pg_rewrite r
+SELECT coalesce((SELECT array_agg(r.rulename::text ORDER BY r.rulename) FROM pg_catalog.pg_rewrite r
                  WHERE r.ev_class = c.oid AND r.ev_enabled <> 'D' AND r.ev_type::text = ANY ({1}::text[])), '{{}}'),
        pg_catalog.row_security_active(c.oid), pg_catalog.current_setting('track_counts') = 'on'
 FROM pg_catalog.pg_class c WHERE c.oid = {0}::oid
@@ -32,13 +31,11 @@ SELECT pg_catalog.pg_is_in_recovery(),
 class Behaviour:
     """Properties of a target that affect how rows are written and counted.
 
-    :param tree: whether it has partitions or children
     :param rules: names of its rules on INSERT, and for upserts on UPDATE
     :param row_security: whether policies apply to this user
     :param counted: whether the server counts changes of rows (``track_counts``)
     """
 
-    tree: bool
     rules: tuple[str, ...]
     row_security: bool
     counted: bool
@@ -62,7 +59,7 @@ class Target:
 
     def row_count(self, *, upsert: bool) -> RowCount:
         """Return the SQL that counts the rows that a transaction adds."""
-        return RowCount(self.table.oid, tree=self.behaviour.tree, updates=upsert)
+        return RowCount(self.table.oid, updates=upsert)
 
 
 def describe_target(fetch: Fetch, name: str, key: Sequence[str]) -> Target | None:
@@ -85,8 +82,8 @@ def behaviour_of(fetch: Fetch, table: Table, *, upsert: bool) -> Behaviour:
     :param upsert: whether rules on UPDATE matter, too
     """
     kinds = [_ON_INSERT, _ON_UPDATE] if upsert else [_ON_INSERT]
-    tree, rules, row_security, counted = fetch(_BEHAVIOUR, [table.oid, kinds])[0]
-    return Behaviour(tree, tuple(rules), row_security, counted)
+    rules, row_security, counted = fetch(_BEHAVIOUR, [table.oid, kinds])[0]
+    return Behaviour(tuple(rules), row_security, counted)
 
 
 def refuse_altering_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> None:

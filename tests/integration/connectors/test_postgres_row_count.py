@@ -119,6 +119,35 @@ def test_rows_that_a_trigger_puts_into_a_child_of_the_target_are_in_it(postgres_
         assert len(lane.rows()) == 3
 
 
+@pytest.mark.parametrize("ids", [pa.array([1, 2, 12], pa.int32()), pa.array(["1", "2", "12"])])
+@pytest.mark.parametrize("lax", [False, True])
+def test_rows_in_a_child_that_a_trigger_makes_for_them_are_in_the_target(
+    postgres_database: str, ids: Any, lax: bool
+) -> None:
+    body = (
+        "EXECUTE format('CREATE TABLE IF NOT EXISTS child_%s () INHERITS (target)', NEW.id / 10);"
+        " EXECUTE format('INSERT INTO child_%s SELECT ($1).*', NEW.id / 10) USING NEW; RETURN NULL;"
+    )
+    make(postgres_database, "id int, v text", "BEFORE INSERT", body)
+    with Lane(postgres_database, sink={"rows_may_differ": lax}) as lane:
+        assert delivered(lane.send(**values(ids)))
+        assert delivered(lane.send(**values(ids)))
+        assert len(lane.rows()) == 6
+    assert execute(postgres_database, "SELECT * FROM ONLY target") == []
+    assert scalar(postgres_database, "SELECT count(*) FROM child_1") == 2
+    assert scalar(postgres_database, "SELECT min(coalesce(added, 3)) FROM ckpt_sink_receipt") == 3
+
+
+def test_a_child_that_a_trigger_makes_does_not_hide_rows_that_it_swallows(postgres_database: str) -> None:
+    body = (
+        "CREATE TABLE IF NOT EXISTS child () INHERITS (target);"
+        " IF NEW.id <> 2 THEN INSERT INTO child VALUES (NEW.*); END IF; RETURN NULL;"
+    )
+    make(postgres_database, "id int, v text", "BEFORE INSERT", body)
+    with Lane(postgres_database) as lane:
+        assert "3 rows were sent, and 2 were added" in error_of(lane.send(**values([1, 2, 3]))).message
+
+
 def test_rows_that_a_trigger_puts_into_another_table_are_not(postgres_database: str) -> None:
     execute(postgres_database, "CREATE TABLE target (id int, v text)", "CREATE TABLE elsewhere (LIKE target)")
     body = "INSERT INTO elsewhere VALUES (NEW.*); RETURN NULL;"
