@@ -7,13 +7,13 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
-from airflow_provider_ckpt.config.document import Document, NotReadableError
+from airflow_provider_ckpt.config.document import Document
 from airflow_provider_ckpt.config.load import text_of
 from airflow_provider_ckpt.config.schedule import Dag
-from airflow_provider_ckpt.core.errors import ConfigError
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -41,8 +41,12 @@ def outline(path: Path) -> Outline:
     """
     try:
         data = Document(text_of(path), os.environ).data
-    except (ConfigError, NotReadableError):
+        return _outline(data) if isinstance(data, dict) else Outline()
+    except Exception:  # noqa: BLE001  # one file's boundary: whatever is wrong with it must not cost the other files' DAGs
         return Outline()
+
+
+def _outline(data: dict[str, Any]) -> Outline:
     name, section = _id(data.get("name")), data.get("dag", _NONE)
     if section is _NONE:
         return Outline(name)

@@ -20,7 +20,13 @@ class Shape(StrEnum):
 
 
 def _aware(found: datetime) -> datetime:
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    if found.tzinfo is None:
+        return found.replace(tzinfo=UTC)
+    try:
+        found.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("lies outside the years 1 to 9999 in UTC") from None
+    return found
 
 
 def _uri(text: str) -> str:

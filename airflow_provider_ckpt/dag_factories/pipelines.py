@@ -6,16 +6,19 @@ stands one that says what is wrong, with the file's name, line and key, and fail
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import logging
 import os
 import re
-from collections.abc import Container, Sequence
-from datetime import timedelta
+from collections.abc import Container, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Asset, get_parsing_context
 
+from airflow_provider_ckpt.config.characters import shown
 from airflow_provider_ckpt.config.load import load
 from airflow_provider_ckpt.config.outline import outline
 from airflow_provider_ckpt.config.schedule import Dag, Shape
@@ -31,6 +34,9 @@ log = logging.getLogger(__name__)
 _TASK = "replicate"
 _FILES = ("*.yaml", "*.yml")
 _PRESETS = frozenset({"@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"})
+_LONGEST_FILE = 200
+"""Characters of a file's name in a DAG id, of which Airflow takes 250, and in a text."""
+_LONGEST_ERROR = 500
 
 
 def pipeline_dags(
@@ -41,8 +47,9 @@ def pipeline_dags(
         globals().update(pipeline_dags(__file__, "pipelines"))
 
     A file that is wrong becomes a DAG that carries the error in its docs and fails with it, tagged ``broken``: under
-    its own DAG id and schedule as far as they can be read, else as ``broken_<file>``. When a task runs, only the file
-    of its DAG is read.
+    its own DAG id and schedule as far as they can be read and no other file has that id, else as ``broken_<file>``,
+    with a hash of the file's name where the name is too long or has characters that no DAG id may have. When a task
+    runs, only the files that name its DAG are read.
 
     :param dag_file: the DAG file, ``__file__``
     :param folder: relative to the DAG file's own
@@ -54,53 +61,91 @@ def pipeline_dags(
         raise ConfigError(f"{here} is no folder.", hint="It is looked for beside the DAG file.")
     files = sorted(found for pattern in _FILES for found in here.glob(pattern))
     dags: dict[str, DAG] = {}
+    errors: dict[Path, str] = {}
     for file in _wanted(files, get_parsing_context().dag_id):
         made = _dag_or_error(dag_file, file, ckpt_conn_id, taken=dags)
-        if made is not None:
+        if isinstance(made, str):
+            errors[file] = made
+        elif made is not None:
             dags[made.dag_id] = made
+    for file, error in errors.items():  # last: a file that is wrong must not take the id of one that is right
+        broken = _broken(file, error, dags)
+        dags[broken.dag_id] = broken
     return dags
 
 
 def _wanted(files: Sequence[Path], dag_id: str | None) -> Sequence[Path]:
-    """The one file that makes a DAG, all of them if none says so or no single DAG is asked for."""
+    """The files that name a DAG, all of them if none does or no single DAG is asked for."""
     if dag_id is None:
         return files
-    return next(([file] for file in files if outline(file).dag_id == dag_id), files)
+    return [file for file in files if outline(file).dag_id == dag_id] or files
 
 
-def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Container[str]) -> DAG | None:
-    """The DAG of a file, the one that says what is wrong with it, or None where the file asks for no DAG."""
+def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Container[str]) -> DAG | str | None:
+    """The DAG of a file, the text that says what is wrong with it, or None where the file asks for no DAG."""
     try:
         pipeline = load(file)
         if pipeline.dag is None:
             return None
+        if any("\ud800" <= letter <= "\udfff" for letter in str(file)):
+            raise ConfigError(f"{_shown(file)}: the file's name is not UTF-8, which no DAG can hold; rename it.")
         dag_id = pipeline.dag.dag_id or pipeline.name
         if dag_id in taken:
             raise ConfigError(f"{file}: another file of this folder makes the DAG {dag_id}, too.")
         return _dag(pipeline, pipeline.dag, dag_file, file, ckpt_conn_id)
     except ConfigError as error:
         log.error("%s", error.message)
-        return _broken(file, error.message, taken)
+        return error.message
+    except Exception as error:  # the boundary of one file: the other files' DAGs must not go down with it
+        said = f"{_shown(file)}: no DAG can be made of it: {type(error).__name__}: {shown(error, _LONGEST_ERROR)}"
+        log.exception("%s", said)
+        return said
 
 
 def _broken(file: Path, error: str, taken: Container[str]) -> DAG:
     found = outline(file)
-    dag_id = found.dag_id
-    if dag_id is None or dag_id in taken:
-        dag_id = f"broken_{re.sub(r'[^A-Za-z0-9_.-]', '_', file.name)}"
-    shown = "\n".join(f"    {line}" for line in error.splitlines())
+    names = itertools.chain([found.dag_id] if found.dag_id else [], _broken_ids(file.name))
+    dag_id = next(name for name in names if name not in taken)
+    try:
+        return _failing(dag_id, file, error, found.schedule if _is_schedule(found.schedule) else None, found.start_date)
+    except Exception:  # a schedule or a date that Airflow does not take must not hide the error
+        log.exception("%s: its schedule cannot be used", _shown(file))
+        return _failing(dag_id, file, error)
+
+
+def _broken_ids(name: str) -> Iterator[str]:
+    """DAG ids that stand for a file, the first for one alone: a name that cannot be part of an id gets its hash."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    if plain == name and len(name) <= _LONGEST_FILE:
+        yield f"broken_{name}"
+    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:12]
+    yield f"broken_{plain[:_LONGEST_FILE]}_{digest}"
+    for number in itertools.count(2):
+        yield f"broken_{plain[:_LONGEST_FILE]}_{digest}_{number}"
+
+
+def _failing(
+    dag_id: str, file: Path, error: str, schedule: str | timedelta | None = None, start_date: datetime | None = None
+) -> DAG:
+    """A DAG that shows an error and fails with it."""
+    name = shown(file.name, _LONGEST_FILE)
+    lines = "\n".join(f"    {line}" for line in error.splitlines())
     with DAG(
         dag_id,
-        schedule=found.schedule if _is_schedule(found.schedule) else None,
-        start_date=found.start_date,
-        description=f"{file.name} cannot be used",
+        schedule=schedule,
+        start_date=start_date,
+        description=f"{name} cannot be used",
         catchup=False,
         max_active_runs=1,
         tags=["ckpt", "broken"],
-        doc_md=f"`{file.name}` cannot be used, so nothing is replicated:\n\n{shown}\n",
+        doc_md=f"`{name}` cannot be used, so nothing is replicated:\n\n{lines}\n",
     ) as dag:
         CkptBrokenPipelineOperator(task_id=_TASK, error=error)
     return dag
+
+
+def _shown(file: Path) -> str:
+    return shown(file, _LONGEST_FILE)
 
 
 def pipeline_dag(dag_file: str, file: str | Path, *, ckpt_conn_id: str = DEFAULT_CONNECTION) -> DAG:
@@ -146,15 +191,23 @@ def _dag(pipeline: Pipeline, section: Dag, dag_file: str, file: Path, ckpt_conn_
         default_args={"owner": section.owner, "retries": section.task_retries},
         doc_md=f"Pipeline `{pipeline.name}`, made of `{file.name}`.",
     ) as dag:
-        if section.shape is Shape.OPERATOR:
-            from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
-
-            CkptReplicateOperator(task_id=_TASK, **shared)
-        else:
-            from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
-
-            CkptReplicationTaskGroup(_TASK, deferrable=section.deferrable, **shared)
+        try:
+            _add_tasks(section, shared)
+        except BaseException:
+            dag.auto_register = False  # or Airflow would take the half-made DAG for one of the file's
+            raise
     return dag
+
+
+def _add_tasks(section: Dag, shared: Mapping[str, Any]) -> None:
+    if section.shape is Shape.OPERATOR:
+        from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
+
+        CkptReplicateOperator(task_id=_TASK, **shared)
+    else:
+        from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
+
+        CkptReplicationTaskGroup(_TASK, deferrable=section.deferrable, **shared)
 
 
 def _is_schedule(given: str | timedelta | None) -> bool:

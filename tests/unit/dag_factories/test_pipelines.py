@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, Asset
+from airflow.sdk.definitions._internal.contextmanager import DagContext
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
@@ -17,6 +18,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.dag_factories import pipelines
 from airflow_provider_ckpt.dag_factories.pipelines import pipeline_dag, pipeline_dags
+from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
 from airflow_provider_ckpt.triggers.work import CkptWorkTrigger
 
 PIPELINE = """
@@ -145,7 +147,7 @@ def test_files_that_are_wrong_cost_their_own_dags_alone_and_stay_visible(folder:
     folder.declare("a", "dag: {shape: x}")
     folder.declare("b", "dag: {owner: [x], dag_id: shop.b, schedule: '@hourly'}")
     folder.declare("c", "dag: {}")
-    folder.declare("c", "dag: {}", file="cc again.yml")
+    folder.declare("c", "dag: {}", file="cc_again.yml")
     folder.declare("d", "dag: {schedule: '@daily'}\nsinks: 1")
     folder.declare("e", "sinks: 1")
     folder.declare("f", "dag: {", file="f.yaml")
@@ -230,3 +232,119 @@ def test_the_section_is_not_part_of_what_the_ledger_stores(folder: Folder) -> No
     task: Any = dag.get_task("replicate")
 
     assert "dag" not in task.load_pipeline().document()
+
+
+HOSTILE: dict[str, str | bytes] = {
+    "tag.yaml": "!p\nname: x\n",
+    "set.yaml": "!!set\n? a\n",
+    "tagged section.yaml": "name: tagged\ndag: !p {}\n",
+    "no mapping.yaml": "!!str x",
+    "late.yaml": "name: late\nsinks: 1\ndag: {start_date: '9999-12-31T23:59:59-12:00', schedule: '@daily'}\n",
+    "early.yaml": "name: early\nsinks: 1\ndag: {start_date: '0001-01-01T00:00:00+12:00'}\n",
+    "late alone.yaml": PIPELINE.format(name="late_alone", more="dag: {start_date: '9999-12-31T23:59:59-12:00'}"),
+    f"{'n' * 241}.yaml": "name: [",
+    f"{'n' * 240}m.yaml": "name: [",
+    "\u00e9" * 100 + ".yaml": "name: [",
+    "a b.yaml": "name: [",
+    "a_b.yaml": "name: [",
+    "a:b.yml": "name: [",
+    "not utf-8 \udcff.yaml": "name: [",
+    "not utf-8 but right \udcff.yaml": PIPELINE.format(name="odd_name", more="dag: {}"),
+    "0.yaml": "name: good\nsinks: 1\ndag: {}\n",
+    "1.yaml": "name: other\nsinks: 1\ndag: {dag_id: broken_a_b.yaml}\n",
+    "bytes.yaml": b"\xff\xfe\x00",
+    "nul.yaml": "name: x\0",
+    "odd schedule.yaml": "name: odd\nsinks: 1\ndag: {schedule: 'H(1-0) * * * *'}\n",
+    "no schedule.yaml": "name: none\nsinks: 1\ndag: {schedule: '\\ud800'}\n",
+    "every.yaml": "name: every\nsinks: 1\ndag: {every: 99999999999999999999d}\n",
+    "date.yaml": "name: 2026-01-01\ndag: {}\n",
+    "big number.yaml": "name: " + "9" * 5000,
+    "alias.yaml": "&a [*a]",
+    "keys.yaml": "? [a]\n: b\nname: {}\ndag: []\n",
+}
+
+
+def test_no_hostile_file_takes_the_dag_of_a_good_one_or_hides_another_bad_one(folder: Folder) -> None:
+    folder.declare("good", "dag: {schedule: '@daily'}")
+    files = Path(folder.dag_file).parent / "pipelines"
+    for name, content in HOSTILE.items():
+        (files / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    dags: dict[str, Any] = folder.dags()
+
+    assert (dags["good"].schedule, "broken" in dags["good"].tags) == ("@daily", False)
+    broken = [dag for dag in dags.values() if "broken" in dag.tags]
+    assert len(broken) == len(HOSTILE) == len(dags) - 1
+    for dag in dags.values():
+        assert DagSerialization.from_dict(DagSerialization.to_dict(dag)).dag_id == dag.dag_id
+        f"{dag.doc_md}{dag.description}".encode()
+    for dag in broken:
+        with pytest.raises(AirflowFailException):
+            run(dag)
+    choices: Any = recovery_dag(pipelines=files).params.get_param("pipeline").schema["enum"]
+    assert "good" in choices
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_each_hostile_file_costs_its_own_dag_alone(folder: Folder, name: str) -> None:
+    folder.declare("good", "dag: {}")
+    content = HOSTILE[name]
+    files = Path(folder.dag_file).parent / "pipelines"
+    (files / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    dags = folder.dags()
+
+    assert len(dags) == 2
+    assert "broken" not in dags["good"].tags
+    assert "good" in recovery_dag(pipelines=files).params.get_param("pipeline").schema["enum"]
+
+
+def test_an_error_of_another_kind_is_shown_and_costs_its_own_dag_alone(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.declare("bad", "dag: {}")
+    folder.declare("good", "dag: {}")
+
+    def failing(section: Any, shared: Any) -> None:
+        if "bad" in shared["pipeline"]:
+            raise RuntimeError("no such luck")
+        added(section, shared)
+
+    added = pipelines._add_tasks
+    monkeypatch.setattr(pipelines, "_add_tasks", failing)
+    monkeypatch.setattr(DagContext, "current_autoregister_module_name", __name__)
+    monkeypatch.setattr(DagContext, "autoregistered_dags", set())
+
+    dags = folder.dags()
+
+    assert "RuntimeError: no such luck" in str(dags["bad"].doc_md)
+    assert "broken" not in dags["good"].tags
+    assert {dag for dag, _ in DagContext.autoregistered_dags} == set(dags.values())
+
+
+def test_a_broken_dag_that_airflow_does_not_take_as_scheduled_is_shown_without_a_schedule(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.declare("bad", "dag: {schedule: '@daily'}\nsinks: 1")
+    folder.declare("good", "dag: {}")
+
+    def refused(schedule: object) -> bool:
+        if schedule == "@daily":
+            raise OverflowError("date value out of range")
+        return True
+
+    monkeypatch.setattr(pipelines, "_is_schedule", refused)
+    dag: Any = folder.dags()["bad"]
+
+    assert dag.schedule is None
+    assert "sinks" in str(dag.doc_md)
+
+
+def test_the_worker_takes_the_right_file_where_a_wrong_one_names_the_same_dag(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.declare("good", "sinks: 1\ndag: {}", file="0.yaml")
+    folder.declare("good", "dag: {}")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "good")
+
+    assert "broken" not in folder.dags()["good"].tags
