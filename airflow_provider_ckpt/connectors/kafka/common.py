@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.kafka.settings import own_settings, refuse_settings
+from airflow_provider_ckpt.connectors.kafka.settings import brokers, own_settings, refuse_settings
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import (
     CkptError,
@@ -97,7 +97,7 @@ def require(connection: Connection | None, what: str) -> Connection:
             f"connection {connection.id!r} of the kafka {what} names no broker.",
             hint='Put {"bootstrap.servers": "host:port"} into its extra.',
         )
-    refuse_settings(connection.id, connection.extra)
+    refuse_settings(connection.id, connection.extra, writes=what != "source")
     return connection
 
 
@@ -118,9 +118,9 @@ def require_topic(name: str, key: str, pipeline: str) -> str:
 
 def bootstrap(connection: Connection) -> str:
     """The brokers that a client asks first: the extra's, else the connection's host and port."""
-    named = connection.extra.get("bootstrap.servers")
+    named = brokers(connection.extra)
     if named:
-        return str(named)
+        return named
     return f"{connection.host}:{connection.port or 9092}" if connection.host else ""
 
 

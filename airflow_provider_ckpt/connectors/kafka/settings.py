@@ -28,10 +28,10 @@ _TLS = """
     enable.ssl.certificate.verification https.ca.location https.ca.pem security.protocol
     ssl.ca.location ssl.ca.pem ssl.certificate.location ssl.certificate.pem ssl.cipher.suites ssl.crl.location
     ssl.curves.list ssl.endpoint.identification.algorithm ssl.key.location ssl.key.password ssl.key.pem
-    ssl.keystore.location ssl.keystore.password ssl.sigalgs.list
+    ssl.keystore.location ssl.keystore.password ssl.providers ssl.sigalgs.list
 """
 _LOGIN = """
-    sasl.mechanism sasl.mechanisms sasl.password sasl.username
+    enable.sasl.oauthbearer.unsecure.jwt sasl.mechanism sasl.mechanisms sasl.password sasl.username
     sasl.kerberos.keytab sasl.kerberos.min.time.before.relogin sasl.kerberos.principal sasl.kerberos.service.name
     sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
     sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
@@ -54,51 +54,76 @@ _TUNING = """
     sticky.partitioning.linger.ms transaction.timeout.ms
 """
 _LEFT_OUT = """
-    auto.commit.interval.ms auto.offset.reset enable.auto.commit enable.auto.offset.store enable.partition.eof
-    heartbeat.interval.ms max.poll.interval.ms partition.assignment.strategy session.timeout.ms transactional.id
+    auto.commit.enable auto.commit.interval.ms auto.offset.reset consume.callback.max.messages
+    coordinator.query.interval.ms enable.auto.commit enable.auto.offset.store enable.partition.eof group.instance.id
+    group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms max.poll.interval.ms max.poll.records
+    offset.store.method offset.store.path offset.store.sync.interval.ms partition.assignment.strategy
+    session.timeout.ms share.acknowledgement.mode
+
+    check.crcs isolation.level
+
+    delivery.report.only.error produce.offset.report queuing.strategy transactional.id
+
+    debug log.connection.close log.queue log.thread.name log_level statistics.interval.ms
+
+    builtin.features enable.random.seed internal.termination.signal reconnect.backoff.jitter.ms socket.blocking.max.ms
+    topic.blacklist topic.metadata.refresh.fast.cnt
 """
 """Settings that are ignored here: the connector sets them itself, or has no use for them.
 
 Other programs on the same connection need them, such as consumers of Airflow's own Kafka provider, which join a group
-and commit offsets."""
+and commit offsets. Every reader here sets isolation.level and check.crcs itself."""
+
+_ALIAS_OF_BROKERS = "metadata.broker.list"
+"""Another name of bootstrap.servers, see :func:`brokers`."""
 
 _GUARANTEES = {
     "acks": {"all", "-1"},
     "request.required.acks": {"all", "-1"},
     "enable.idempotence": {"true"},
     "enable.gapless.guarantee": {"true", "false"},
-    "isolation.level": {"read_committed"},
-    "check.crcs": {"true"},
 }
-"""Settings on which guarantees rest, and what they may say."""
+"""Settings on which the guarantees of writing rest, and what they may say; the connector's producers set them."""
 
 _IN_A_COMMAND = frozenset({"sasl.kerberos.keytab", "sasl.kerberos.principal", "sasl.kerberos.service.name"})
 _HARMLESS = re.compile(r"[A-Za-z0-9@._/=+-]+")
 """librdkafka hands these settings to a shell, as arguments of kinit."""
 
+_PROVIDERS = re.compile(r"[A-Za-z0-9_-]+(?: *, *[A-Za-z0-9_-]+)*+")
+"""Names of OpenSSL's own providers; what has a path in it would be loaded from there."""
+
+
+def brokers(extra: Mapping[str, Any]) -> str:
+    """The brokers that a connection's extra names, by either name of the setting; empty if it names none."""
+    return str(extra.get("bootstrap.servers") or extra.get(_ALIAS_OF_BROKERS) or "")
+
 
 def own_settings(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a connection's extra settings for Kafka's client, without callbacks and other programs' settings."""
-    left_out = _LEFT_OUT.split()
+    """Return a connection's extra settings for Kafka's client.
+
+    Left out are callbacks, what other programs set for themselves, and what the connector sets whatever is given.
+    """
+    left_out = {*_LEFT_OUT.split(), *_GUARANTEES, _ALIAS_OF_BROKERS}
     return {name: value for name, value in extra.items() if not name.endswith("_cb") and name not in left_out}
 
 
-def refuse_settings(connection: str, extra: Mapping[str, Any]) -> None:
+def refuse_settings(connection: str, extra: Mapping[str, Any], *, writes: bool) -> None:
     """Fail if a connection's extra holds what it may not hold. No value is repeated but those of guarantees.
 
     :param connection: its id
+    :param writes: whether records are written by it, so that it must not ask for less than the guarantees of writing
     :raises ConfigError: naming the setting
     """
+    for name, value in extra.items() if writes else ():
+        if name in _GUARANTEES and str(value).lower() not in _GUARANTEES[name]:
+            raise ConfigError(
+                f"connection {connection!r} sets {name} to {str(value)[:40]!r}, and what is delivered rests on "
+                f"{name}={max(_GUARANTEES[name])}.",
+                hint=f"Remove {name} from the connection's extra.",
+            )
     allowed = frozenset(" ".join((_CLIENT, _TLS, _LOGIN, _TUNING)).split())
     for name, value in own_settings(extra).items():
-        if name in _GUARANTEES:
-            if str(value).lower() not in _GUARANTEES[name]:
-                raise ConfigError(
-                    f"connection {connection!r} sets {name} to {str(value)[:40]!r}, and what is delivered rests on "
-                    f"{name}={max(_GUARANTEES[name])}.",
-                    hint=f"Remove {name} from the connection's extra.",
-                )
-        elif name not in allowed:
+        if name not in allowed:
             near = difflib.get_close_matches(name, sorted(allowed), 1)
             meant = f"Did you mean {near[0]}? " if near else ""
             raise ConfigError(
@@ -106,8 +131,13 @@ def refuse_settings(connection: str, extra: Mapping[str, Any]) -> None:
                 "setting of a client, or it loads code, runs a command, or is for the connector to set.",
                 hint=f"{meant}Remove it from the connection's extra; the docs' page on Kafka says what may be there.",
             )
-        elif name in _IN_A_COMMAND and not _HARMLESS.fullmatch(str(value)):
+        if name in _IN_A_COMMAND and not _HARMLESS.fullmatch(str(value)):
             raise ConfigError(
                 f"connection {connection!r} sets {name} to a text with characters that a shell would interpret.",
                 hint="Use letters, digits and @ . _ / = + - alone.",
+            )
+        if name == "ssl.providers" and not _PROVIDERS.fullmatch(str(value)):
+            raise ConfigError(
+                f"connection {connection!r} sets 'ssl.providers' to what may be the path of code to load.",
+                hint="Name OpenSSL's providers, separated by commas, such as default,legacy.",
             )

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from airflow_provider_ckpt.connectors.content import DeadLetter, data_error
 from airflow_provider_ckpt.connectors.kafka.common import (
@@ -14,6 +15,7 @@ from airflow_provider_ckpt.connectors.kafka.common import (
     bootstrap,
     client_config,
     codes,
+    consumer_config,
     error_info,
     failure,
     opened,
@@ -79,7 +81,10 @@ class TestConfiguration:
             "sasl.jaas.config",
             "sasl.passwort",
             "on_commit",
-            "debug",
+            "open_cb_data",
+            "ssl.engine.id",
+            "interceptors",
+            "default.topic.config",
         ],
     )
     def test_a_setting_that_loads_code_runs_a_command_or_is_unknown_is_refused_by_name(self, setting: str) -> None:
@@ -96,13 +101,76 @@ class TestConfiguration:
             ("request.required.acks", "1"),
             ("enable.idempotence", False),
             ("enable.idempotence", "false"),
-            ("isolation.level", "read_uncommitted"),
-            ("check.crcs", False),
         ],
     )
-    def test_a_setting_that_undoes_a_guarantee_is_refused(self, setting: str, value: object) -> None:
+    @pytest.mark.parametrize("what", ["sink", "place for dead letters"])
+    def test_a_setting_that_undoes_a_guarantee_of_writing_is_refused(
+        self, setting: str, value: object, what: str
+    ) -> None:
         with pytest.raises(ConfigError, match=rf"sets {re.escape(setting)} to .*rests on"):
-            require(connection(**SASL, **{setting: value}), "sink")
+            require(connection(**SASL, **{setting: value}), what)
+
+    @pytest.mark.parametrize(
+        ("what", "settings"),
+        [
+            ("source", {"acks": 1, "enable.idempotence": "true", "request.required.acks": "0"}),
+            ("source", {"isolation.level": "read_uncommitted", "check.crcs": False}),
+            ("sink", {"isolation.level": "read_uncommitted", "acks": "all", "enable.idempotence": True}),
+        ],
+    )
+    def test_a_setting_that_the_connector_overrides_or_has_no_use_for_refuses_no_connection(
+        self, what: str, settings: dict[str, Any]
+    ) -> None:
+        held = require(connection(**SASL, **settings), what)
+
+        assert not settings.keys() & client_config(held, "me").keys()
+        config = consumer_config(held, "me", "p")
+        assert (config["isolation.level"], config["check.crcs"]) == ("read_committed", True)
+
+    @pytest.mark.parametrize("name", ["default", "default,legacy", "fips , base", "oqsprovider"])
+    def test_a_provider_of_openssl_is_taken_by_its_name(self, name: str) -> None:
+        assert client_config(require(connection(**SASL, **{"ssl.providers": name}), "sink"), "me")["ssl.providers"]
+
+    @pytest.mark.parametrize("name", ["/tmp/hunter2", "default,/tmp/hunter2", "../hunter2", "hunter2.so", "a\nb", ""])
+    def test_a_provider_of_openssl_is_refused_by_a_path(self, name: str) -> None:
+        with pytest.raises(ConfigError, match=r"ssl\.providers") as caught:
+            require(connection(**SASL, **{"ssl.providers": name}), "sink")
+
+        assert "hunter2" not in str(caught.value)
+
+    def test_the_brokers_may_go_by_their_other_name(self) -> None:
+        held = require(connection(**{"metadata.broker.list": "a:1,b:2"}), "source")
+
+        assert bootstrap(held) == client_config(held, "me")["bootstrap.servers"] == "a:1,b:2"
+        both = connection(**{"metadata.broker.list": "a:1", "bootstrap.servers": "b:2"})
+        assert client_config(both, "me").items() >= {"bootstrap.servers": "b:2"}.items()
+        assert "metadata.broker.list" not in client_config(both, "me")
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"log_level": 7, "log.connection.close": True, "log.queue": True, "log.thread.name": True, "debug": "all"},
+            {"statistics.interval.ms": 5000, "socket.blocking.max.ms": 60, "topic.metadata.refresh.fast.cnt": 10},
+            {"group.instance.id": "a", "group.protocol": "consumer", "group.remote.assignor": "uniform"},
+            {"offset.store.method": "broker", "coordinator.query.interval.ms": 1000, "max.poll.records": 5},
+            {"delivery.report.only.error": True, "queuing.strategy": "lifo", "auto.commit.enable": "false"},
+        ],
+    )
+    @pytest.mark.parametrize("what", ["source", "sink", "place for dead letters"])
+    def test_what_ordinary_clients_set_for_themselves_is_left_out_and_refuses_nothing(
+        self, settings: dict[str, Any], what: str
+    ) -> None:
+        config = client_config(require(connection(**SASL, **settings), what), "me")
+
+        assert not config.keys() & settings.keys() - {"log_level", "log.connection.close"}
+        assert (config["log_level"], config["log.connection.close"]) == (2, False)
+
+    @pytest.mark.parametrize("make", [Producer, Consumer, AdminClient])
+    def test_no_client_refuses_what_a_source_may_set(self, make: Any) -> None:
+        shared = {"acks": 1, "enable.idempotence": True, "group.protocol": "consumer", "session.timeout.ms": 1}
+        held = require(connection(**{"metadata.broker.list": "localhost:1"}, **shared), "source")
+
+        opened(make, client_config(held, "me", {"group.id": "g"}), held)
 
     @pytest.mark.parametrize("value", ["ann; touch /tmp/x", "$(id)", "a b", "`id`", "a|b", "'", ""])
     def test_what_goes_into_a_shell_command_has_no_characters_of_its_own_there(self, value: str) -> None:
