@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content, DeadLetter, KeptLetter
-from airflow_provider_ckpt.connectors.protocols import Claims, KeepsFiles, Sink, Writer
+from airflow_provider_ckpt.connectors.protocols import Claims, KeepsFiles, KeepsWitness, Sink, Writer
 from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError, ErrorInfo
@@ -180,6 +180,11 @@ class BoxedSink:
     def damaged_files(self) -> Iterator[str]:
         """See :class:`KeepsFiles`; none where the target is not made of files."""
         return self._sink.damaged_files() if isinstance(self._sink, KeepsFiles) else iter(())
+
+    def keep_witness(self, epoch: int) -> None:
+        """See :class:`KeepsWitness`; nothing where the target has none."""
+        if isinstance(self._sink, KeepsWitness):
+            self._sink.keep_witness(epoch)
 
     def close(self) -> None:
         """Let go of connections."""

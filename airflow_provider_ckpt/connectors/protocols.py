@@ -379,6 +379,17 @@ class KeepsFiles(Protocol):
         """A sentence for each file of the target that is missing or not as it was written, naming it."""
 
 
+@runtime_checkable
+class KeepsWitness(Protocol):
+    """A sink that tells by a witness of its own, kept with the fence, whether rows are gone although receipts stand."""
+
+    def keep_witness(self, epoch: int) -> None:
+        """Take and keep a witness of the target as it is now, if the fence still stands at this epoch.
+
+        :param epoch: of the run that has delivered something
+        """
+
+
 class Writer(Protocol):
     """The writing half of a sink, one per lane; keeps its connection across batches."""
 

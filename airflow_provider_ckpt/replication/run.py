@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.connectors.protocols import REACHES
+from airflow_provider_ckpt.connectors.protocols import REACHES, KeepsWitness
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Receipt, side_generation
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, LedgerUnavailableError, StaleEpochError
 from airflow_provider_ckpt.core.policy import route
@@ -281,6 +281,8 @@ class Run:
         """Make sure that what was delivered is still there: a sink may fail over or be restored under a run, too."""
         with self.step("confirm"):
             found = sink_checks.refuse_changed(self.setup, self.sink, sent=True)
+            if isinstance(self.sink, KeepsWitness):
+                self.sink.keep_witness(self.epoch)
             known = self.ledger.sink_standing(self.pipeline.name)
             if known.target is None and found.target is not None:  # made by this run's first commit
                 self.ledger.note_sink(self.lease, SinkStanding(self.epoch, found.target, found.location))

@@ -142,6 +142,17 @@ class PostgresSink:
                         hint="See pg_stat_activity for sessions named ckpt:…, and end them.",
                     )
 
+    def keep_witness(self, epoch: int) -> None:
+        """See :class:`KeepsWitness`. A witness of a target that was truncated is not kept: the next run is to tell."""
+        with self._session("looking at the target") as fetch:
+            table = self._target(fetch)
+            books = Bookkeeping(table.schema)
+            if columns_absent(fetch, books):
+                return
+            seen = target_witness.take(fetch, table, self._upsert)  # first: one truncated after it is told by it
+            if self._set_back(fetch, table, books) is None:
+                self._store_witness(fetch, books, epoch, seen)
+
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
         """This ledger's receipts that are news; see :meth:`Sink.receipts`."""
         with self._session("reading receipts") as fetch:
@@ -269,9 +280,10 @@ class PostgresSink:
             return target_witness.set_back(fetch, table, kept, delivered=delivered)
         return None
 
-    def _keep_witness(self, fetch: Fetch, table: Table, books: Bookkeeping, epoch: int) -> None:
-        seen = json.dumps(target_witness.take(fetch, table, self._upsert))
-        fetch(durable(books.keep_witness), [self._context.ledger, self._context.pipeline, epoch, seen])
+    def _store_witness(self, fetch: Fetch, books: Bookkeeping, epoch: int, seen: Mapping[str, Any]) -> None:
+        """Store a witness, unless the fence was raised beyond this epoch."""
+        mine = [self._context.ledger, self._context.pipeline]
+        fetch(durable(books.keep_witness), [*mine, epoch, json.dumps(seen)])
 
     def _raise(self, fetch: Fetch, books: Bookkeeping, epoch: int) -> bool:
         """Whether the fence stands at ``epoch`` now; not if somebody holds it, or raised it in between."""
@@ -293,5 +305,5 @@ class PostgresSink:
         except psycopg2.errors.LockNotAvailable:
             return False
         if raised_now:
-            self._keep_witness(fetch, self._target(fetch), books, epoch)
+            self._store_witness(fetch, books, epoch, target_witness.take(fetch, self._target(fetch), self._upsert))
         return raised_now

@@ -1,8 +1,9 @@
 """Notices that a target was truncated although its bookkeeping stands.
 
-With each new fence the sink keeps a witness: the file of every table that holds rows, its size, hashes of some rows.
-TRUNCATE gives a table another file, and so do VACUUM FULL, CLUSTER and an ALTER TABLE that rewrites it, but those keep
-the rows. So a table with another file is set back if it is empty now, or if none of the rows of the witness is there.
+With each new fence, and at the end of each run that delivered something, the sink keeps a witness: the file of every
+table that holds rows, its size, hashes of some rows. TRUNCATE gives a table another file, and so do VACUUM FULL,
+CLUSTER and an ALTER TABLE that rewrites it, but those keep the rows. So a table with another file is set back if it is
+empty now, or if none of the rows of the witness is there.
 """
 
 from __future__ import annotations
@@ -42,6 +43,19 @@ WHERE page >= 0
 """
 """Places of rows on the first, the middle and the last page, which are read without a scan."""
 
+_TEXT_FORMS = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+}
+_AS_TEXT = "SELECT " + ", ".join(
+    f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in _TEXT_FORMS.items()
+)
+"""Statement by which a row has the same text, and so the same hash, even where a pooler does not pass the session's own
+settings on. It goes to the server in one message with the query, so both are one transaction, and nothing stays."""
+
 
 def take(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
     """A witness of the target as it is now, as a JSON-ready dict.
@@ -75,13 +89,13 @@ def set_back(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivere
     if not changed:
         return None
     if delivered and not any(size for _, _, _, size in files):
-        return f"target {table.label} was truncated: it is empty and in another file than when the last run began"
+        return f"target {table.label} was truncated: it is empty and in another file than when a run last looked"
     emptied = [name for name, size, before in changed if before and not size]
     if emptied:
-        return f"{', '.join(emptied)} of target {table.label} was truncated since the last run began"
+        return f"{', '.join(emptied)} of target {table.label} was truncated since a run last looked"
     if len(files) == 1 and witness["rows"] and _is_gone(fetch, table, witness):
         return (
-            f"target {table.label} is in another file than when the last run began, and none of "
+            f"target {table.label} is in another file than when a run last looked, and none of "
             f"{len(witness['rows'])} rows that were looked at then is there: it was truncated and filled anew"
         )
     return None
@@ -91,7 +105,7 @@ def _sample(fetch: Fetch, table: Table, columns: Sequence[str], size: int) -> li
     if not columns or not size or not fetch(_READABLE, [table.oid])[0][0]:
         return []
     places = [place for (place,) in fetch(_PLACES, [size])]
-    found = fetch(f"SELECT {_hash(columns)} FROM {_sql(table)} WHERE ctid = ANY ({{0}}::tid[])", [places])
+    found = fetch(f"{_AS_TEXT}; SELECT {_hash(columns)} FROM {_sql(table)} WHERE ctid = ANY ({{0}}::tid[])", [places])
     step = max(1, len(found) // _SAMPLED_ROWS)
     return [value for (value,) in found[::step]]
 
@@ -100,7 +114,7 @@ def _is_gone(fetch: Fetch, table: Table, witness: Mapping[str, Any]) -> bool:
     columns = witness["columns"]
     if not set(columns) <= set(table.by_name) or not fetch(_READABLE, [table.oid])[0][0]:
         return False
-    there = f"SELECT EXISTS (SELECT FROM {_sql(table)} WHERE {_hash(columns)} = ANY ({{0}}::bigint[]))"
+    there = f"{_AS_TEXT}; SELECT EXISTS (SELECT FROM {_sql(table)} WHERE {_hash(columns)} = ANY ({{0}}::bigint[]))"
     return not fetch(there, [list(witness["rows"])])[0][0]
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ckpt.connectors.postgres import common
+from airflow_provider_ckpt.connectors.protocols import KeepsWitness
 from tests.integration.connectors.conformance_sink import Run, content, task
 from tests.integration.connectors.test_postgres_sink import TargetHarness
 from tests.services.tables import execute, scalar
@@ -81,6 +83,87 @@ def test_a_target_that_others_filled_again_is_set_back(harness: TargetHarness) -
     assert "none of 20 rows that were looked at then is there" in (seen(harness) or "")
 
 
+def first_load(harness: TargetHarness, epoch: int = 1) -> None:
+    """A run whose fence saw an empty target, to its end."""
+    with Run(harness, epoch) as run:
+        run.take_over().send(task(2 * epoch), content(2 * epoch))
+        look_again(run)
+
+
+def look_again(run: Run) -> None:
+    assert isinstance(run.sink, KeepsWitness)
+    run.sink.keep_witness(run.context.epoch)
+
+
+def test_the_end_of_the_first_load_is_a_witness_of_it(harness: TargetHarness) -> None:
+    first_load(harness)
+    execute(harness.dsn, "VACUUM FULL target")
+    assert seen(harness) is None
+
+    execute(harness.dsn, "TRUNCATE target", "INSERT INTO target VALUES (7777)")
+
+    assert "none of 10 rows that were looked at then is there" in (seen(harness) or "")
+
+
+def test_what_comes_after_an_accepted_truncation_has_a_witness_too(harness: TargetHarness) -> None:
+    first_load(harness)
+    execute(harness.dsn, "TRUNCATE target")
+    first_load(harness, epoch=2)
+    assert seen(harness) is None
+
+    execute(harness.dsn, "TRUNCATE target", "INSERT INTO target VALUES (7777)")
+
+    assert "was truncated and filled anew" in (seen(harness) or "")
+
+
+def test_a_run_that_was_fenced_out_leaves_the_witness_of_the_newer_one(harness: TargetHarness) -> None:
+    with Run(harness, 1) as old, Run(harness, 2) as new:
+        old.take_over().send(task(0), content(0))
+        new.take_over()
+        execute(harness.dsn, "TRUNCATE target", "INSERT INTO target VALUES (7777)")
+        kept = scalar(harness.dsn, "SELECT witness::text FROM ckpt_sink_fence")
+        look_again(old)
+    assert scalar(harness.dsn, "SELECT witness::text FROM ckpt_sink_fence") == kept
+
+
+def test_a_truncation_just_before_the_last_look_is_not_covered_up_by_it(harness: TargetHarness) -> None:
+    with Run(harness, 1) as run:
+        run.take_over().send(task(0), content(0))
+        execute(harness.dsn, "TRUNCATE target")
+        look_again(run)
+
+    assert "was truncated" in (seen(harness) or "")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("TimeZone", "Asia/Tokyo"),
+        ("DateStyle", "SQL, DMY"),
+        ("IntervalStyle", "iso_8601"),
+        ("bytea_output", "escape"),
+        ("extra_float_digits", "-7"),
+    ],
+)
+def test_rows_are_known_again_where_a_pooler_drops_settings_and_the_database_writes_values_otherwise(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch, setting: str, value: str
+) -> None:
+    monkeypatch.setattr(common, "_SESSION", {})
+    harness = Made(
+        postgres_database,
+        "CREATE TABLE target (id bigint, at timestamptz DEFAULT '2026-01-05 23:00Z', day date DEFAULT '2026-01-05',"
+        " span interval DEFAULT '1 day 2:03', code bytea DEFAULT '\\x0001', ratio double precision DEFAULT 1/3.0)",
+    )
+    first_load(harness)
+    execute(
+        harness.dsn,
+        f"ALTER DATABASE {postgres_database.rsplit('/', 1)[1]} SET {setting} = '{value}'",
+        "VACUUM FULL target",
+    )
+
+    assert seen(harness) is None
+
+
 def test_it_is_told_until_the_fence_is_raised_again(harness: TargetHarness) -> None:
     delivered(harness)
     execute(harness.dsn, "TRUNCATE target")
@@ -130,7 +213,7 @@ def test_a_truncated_partition_is_named(postgres_database: str) -> None:
 
     execute(harness.dsn, "TRUNCATE low")
 
-    assert seen(harness) == "public.low of target public.target was truncated since the last run began"
+    assert seen(harness) == "public.low of target public.target was truncated since a run last looked"
 
 
 @pytest.mark.parametrize("statement", ["DROP TABLE low", "ALTER TABLE target DETACH PARTITION low"])

@@ -87,6 +87,30 @@ def test_a_target_that_was_dropped_and_made_again_is_refused(orders: Replication
     assert "the target is not the one that was written" in refused(orders)
 
 
+def test_a_target_that_was_truncated_after_its_first_load_is_refused_though_others_wrote_since(
+    orders: Replication,
+) -> None:
+    orders.run()
+    first_row = "CREATE TABLE another AS SELECT * FROM target LIMIT 1"
+    execute(
+        orders.dsn, first_row, "UPDATE another SET id = 7777", "TRUNCATE target", "INSERT INTO target TABLE another"
+    )
+
+    assert "was truncated and filled anew" in refused(orders)
+
+
+def test_a_target_that_was_truncated_again_after_the_first_time_was_accepted_is_refused(orders: Replication) -> None:
+    orders.run()
+    execute(orders.dsn, "CREATE TABLE another AS SELECT * FROM target LIMIT 1", "UPDATE another SET id = 7777")
+    execute(orders.dsn, "TRUNCATE target")
+    accept(orders, resend=False)
+    add_rows(orders.dsn, "orders", 1001, 1101)
+    orders.run()
+    execute(orders.dsn, "TRUNCATE target", "INSERT INTO target TABLE another")
+
+    assert "was truncated and filled anew" in refused(orders)
+
+
 def test_bookkeeping_that_was_dropped_is_refused(orders: Replication) -> None:
     orders.run()
     execute(orders.dsn, "DROP TABLE ckpt_sink_fence, ckpt_sink_receipt")
