@@ -1,4 +1,4 @@
-"""Which files a files source holds: found once, recorded in a durable order, and looked at again by every run.
+"""Which files a files source holds: found once, recorded in a durable order, and looked at again once by every run.
 
 A file must appear under its final name complete: write it elsewhere or as ``name.tmp``, then rename it. One that
 changes after it was recorded is an error, not new data.
@@ -34,21 +34,30 @@ class Discovered:
     notices: Sequence[str] = field(default=())
 
 
-def discover(path: Path, known: Sequence[SourceFile], *, delivered: int = 0, follow_links: bool = False) -> Discovered:
+def discover(
+    path: Path,
+    known: Sequence[SourceFile],
+    *,
+    delivered: int = 0,
+    follow_links: bool = False,
+    look_again: bool = True,
+) -> Discovered:
     """Look what is there.
 
     :param path: directory (read without its subdirectories), glob pattern (``**`` crosses directories) or one file
     :param known: all files discovered before, in order
     :param delivered: all positions before this one have their verdict
     :param follow_links: whether to read symbolic links as what they lead to
+    :param look_again: whether to look at the known files, too; if not, nothing is said of them
     :raises SourceError: if the place is missing or unreadable
     """
     check_place(path)
-    listing = list_files(path, follow_links=follow_links)
+    passed = () if look_again else frozenset(file.path for file in known)
+    listing = list_files(path, follow_links=follow_links, known=passed)
     refused: list[CkptError] = [*listing.refused]
     gone: list[SourceFile] = []
     moved = 0
-    for file in known:
+    for file in known if look_again else ():
         status = listing.files.pop(file.path, None)
         if file.base + file.size > delivered:
             continue

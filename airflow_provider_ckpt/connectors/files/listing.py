@@ -1,6 +1,6 @@
 """Lists what a files source's directory or pattern names, without following symbolic links out of it.
 
-Each directory is read once and each file asked for its size and time once, whatever is known of it already: 100,000
+Each directory is read once, and each file asked for its size and time once, unless the caller knows it already: 100,000
 files of one directory take about a second.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from glob import has_magic
@@ -70,11 +70,12 @@ def check_place(path: Path) -> None:
         raise SourceError(f"{place} may not be read by this user.", hint="Grant read access to it.")
 
 
-def list_files(path: Path, *, follow_links: bool = False) -> Listing:
+def list_files(path: Path, *, follow_links: bool = False, known: Collection[str] = ()) -> Listing:
     """List a directory (without its subdirectories), a glob pattern (``**`` crosses directories) or one file.
 
     :param path: absolute
     :param follow_links: whether symbolic links to files are files, and those to directories are gone into
+    :param known: paths that are passed by: nothing is asked or told of them
     :raises SourceError: if the place itself cannot be listed
     :raises IoError: if the file system fails
     """
@@ -84,11 +85,11 @@ def list_files(path: Path, *, follow_links: bool = False) -> Listing:
         parts = path.relative_to(parent).parts
         if parts[-1] == _CROSSES:
             parts = (*parts, "*")
-        _Walk(found, follow_links=follow_links).into(str(parent), parts)
+        _Walk(found, known, follow_links=follow_links).into(str(parent), parts)
     elif path.is_dir():
-        _Walk(found, follow_links=follow_links).into(str(path), ("*",))
+        _Walk(found, known, follow_links=follow_links).into(str(path), ("*",))
         found.left_out.pop("directory", None)
-    else:
+    elif str(path) not in known:
         status = _status(str(path), follow_links=follow_links)
         if status is not None:
             found.files[str(path)] = status
@@ -98,8 +99,9 @@ def list_files(path: Path, *, follow_links: bool = False) -> Listing:
 class _Walk:
     """Goes through directories by the parts of a pattern."""
 
-    def __init__(self, found: Listing, *, follow_links: bool) -> None:
+    def __init__(self, found: Listing, known: Collection[str], *, follow_links: bool) -> None:
         self._found = found
+        self._known = known
         self._follow_links = follow_links
         self._been: set[tuple[str, Sequence[str]]] = set()
         self._above: list[str] = []
@@ -151,7 +153,7 @@ class _Walk:
         return leads_to_directory
 
     def _take(self, entry: os.DirEntry[str]) -> None:
-        if entry.name.endswith(_UNFINISHED):
+        if entry.name.endswith(_UNFINISHED) or entry.path in self._known:
             return
         try:
             status = entry.stat(follow_symlinks=self._follow_links)

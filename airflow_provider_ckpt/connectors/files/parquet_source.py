@@ -63,9 +63,16 @@ class ParquetSource(FilesSource):
                 self._columns = columns_of(self._pipeline, file.path, self._footer(file).schema)
         return super().plan(request)
 
-    def _discover(self, known: Sequence[SourceFile], *, delivered: int = 0, inspect: bool = True) -> Discovered:  # noqa: ARG002
+    def _discover(
+        self,
+        known: Sequence[SourceFile],
+        *,
+        delivered: int = 0,
+        inspect: bool = True,  # noqa: ARG002
+        look_again: bool = True,
+    ) -> Discovered:
         """As :meth:`FilesSource._discover`; only a file's footer says how many rows it has, so each is inspected."""
-        return super()._discover(known, delivered=delivered)
+        return super()._discover(known, delivered=delivered, look_again=look_again)
 
     def _inspect(self, file: SourceFile) -> int:
         footer = self._footer(file)

@@ -58,6 +58,7 @@ class FilesSource:
         self._follow_links = pipeline.source.follow_links
         self._delimiter = delimiter(pipeline)
         self._header = has_header(pipeline)
+        self._first: Discovered | None = None
 
     def check(self) -> None:
         """Fail clearly if the directory, or the pattern's static parent, is missing or unreadable."""
@@ -99,10 +100,15 @@ class FilesSource:
     def plan(self, request: PlanRequest) -> Plan:
         """Look at the files, known and new, then cut the asked stretches at record boundaries.
 
+        Known files are looked at by the first planning only, and what it saw is told by the later ones, too: a run
+        plans wave by wave, and opens what it reads anyway.
+
         What is not to be read costs itself: a new file that is refused stays unrecorded until it is mended, and one
         that is needed and gone, or another one now, becomes a batch that expired.
         """
-        seen = self._discover(request.files, delivered=request.committed.get(PARTITION, 0))
+        delivered = request.committed.get(PARTITION, 0)
+        seen = self._discover(request.files, delivered=delivered, look_again=self._first is None)
+        first = self._first = self._first or seen
         files = [*request.files, *seen.new]
         batches: list[PlannedBatch] = []
         planned, more = 0, False
@@ -114,9 +120,10 @@ class FilesSource:
             planned += batch.records or 0
         bounds = {PARTITION: _total(files)}
         told = request.states.get(PARTITION, {}).get("gone", 0)
-        states = {} if told == len(seen.gone) else {PARTITION: {"gone": len(seen.gone)}}
-        notices = [*seen.notices, *self._tell_gone(seen.gone, told)]
-        return Plan(batches, seen.new, bounds, states, more, seen.refused, notices)
+        states = {} if told == len(first.gone) else {PARTITION: {"gone": len(first.gone)}}
+        refused = {error.message: error for error in (*first.refused, *seen.refused)}
+        notices = [*dict.fromkeys([*first.notices, *seen.notices]), *self._tell_gone(first.gone, told)]
+        return Plan(batches, seen.new, bounds, states, more, list(refused.values()), notices)
 
     def late(self) -> bool:
         """A file that changes is refused, and a new one comes last."""
@@ -166,14 +173,17 @@ class FilesSource:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _discover(self, known: Sequence[SourceFile], *, delivered: int = 0, inspect: bool = True) -> Discovered:
+    def _discover(
+        self, known: Sequence[SourceFile], *, delivered: int = 0, inspect: bool = True, look_again: bool = True
+    ) -> Discovered:
         """Discover files, and give new ones their places in the virtual concatenation.
 
         :param known: all files discovered before, in order
         :param delivered: all positions before this one have their verdict
         :param inspect: whether to leave out new files that cannot be read as they are
+        :param look_again: whether to look at the known files, too
         """
-        found = discover(self._path, known, delivered=delivered, follow_links=self._follow_links)
+        found = discover(self._path, known, delivered=delivered, follow_links=self._follow_links, look_again=look_again)
         if not inspect:
             return found
         new: list[SourceFile] = []

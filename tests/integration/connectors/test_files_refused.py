@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.files import listing
 from airflow_provider_ckpt.connectors.files import source as files_source
 from airflow_provider_ckpt.connectors.files.discovery import Discovered, discover
 from airflow_provider_ckpt.connectors.files.parquet_reader import ParquetReader
@@ -264,6 +265,50 @@ class TestChangedAfterDelivery:
 
         assert (plan.files, plan.refused) == ([], [])
         assert time.process_time() - began < 10  # about one second on a quiet machine
+
+    @pytest.mark.parametrize("pattern", ["", "*.jsonl"])
+    def test_a_run_looks_at_known_files_once_and_not_in_every_planning(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+    ) -> None:
+        asked: list[str] = []
+
+        class Counting:
+            """A directory entry that notes who asks for its status."""
+
+            def __init__(self, entry: os.DirEntry[str]) -> None:
+                self._entry = entry
+
+            def __getattr__(self, name: str) -> Any:
+                if name == "stat":
+                    asked.append(self._entry.name)
+                return getattr(self._entry, name)
+
+        entries = listing._Walk._entries
+        monkeypatch.setattr(listing._Walk, "_entries", lambda *args: map(Counting, entries(*args)))
+        for number in range(5):
+            put(tmp_path / f"{number}.jsonl", lines(number, 1), at=number)
+        declared = pipeline(tmp_path / pattern)
+        files = tuple(planned(declared).files)
+        (tmp_path / "4.jsonl").unlink()
+        put(tmp_path / "3.jsonl", lines(0, 2))
+        asked.clear()
+        run = FilesSource(declared)
+
+        first = planned(declared, files, source=run)
+        assert sorted(asked) == ["0.jsonl", "1.jsonl", "2.jsonl", "3.jsonl"]
+        assert "3.jsonl changed after it was delivered" in told(first)
+        asked.clear()
+        put(tmp_path / "new.jsonl", lines(9, 1))
+        second = planned(declared, files, gone=1, source=run)
+        assert asked == ["new.jsonl"]
+        assert names(second) == ["new.jsonl"]
+        assert (second.states, second.notices) == ({}, [])
+        asked.clear()
+        third = planned(declared, (*files, *second.files), gone=1, source=run)
+        assert (asked, third.files, third.states) == ([], [], {})
+        assert told(first) == told(second) == told(third)
+
+        assert "3.jsonl changed after it was delivered" in told(planned(declared, files))
 
 
 class TestWhatIsNoFile:
