@@ -46,14 +46,18 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
 
     They are all that have a receipt of the newest epoch raised there, the newest of each partition of an older epoch,
     and those beyond the checkpoint. Whatever suffix of its commits the sink has lost, one of them is in it, or the
-    newest fence.
+    newest fence. So of a side partition that has ended nothing is asked for once a newer epoch is raised: it delivers
+    no more, and its receipts lie further back in the sink with every run.
     """
     raised = standing(connection, pipeline).epoch
     found: set[BatchKey] = set()
-    rows = connection.execute(sa.select(_P.partition, _P.receipted).where(_P.pipeline == pipeline))
-    for partition, document in rows:
+    ended = sa.and_(_P.side_end.is_not(None), _P.committed == _P.side_end)
+    rows = connection.execute(sa.select(_P.partition, _P.receipted, ended).where(_P.pipeline == pipeline))
+    for partition, document, has_ended in rows:
         if document is not None:
             known = Receipted.from_json(document)
+            if has_ended and known.epoch != raised:
+                continue
             numbers = known.numbers if known.epoch == raised else [known.runs[-1][1]]
             found.update(BatchKey(known.generation, partition, number) for number in numbers)
     here = sa.and_(_B.pipeline == pipeline, _B.receipt.is_not(None))

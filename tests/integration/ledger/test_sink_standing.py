@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+
+import pytest
 
 from airflow_provider_ckpt.core.acts import ActKind
 from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.sink_standing import SinkStanding
-from tests.integration.ledger.acts import Acts, delivered, failed
+from tests.integration.ledger.acts import Acts, delivered, failed, receipt_of
 
 
 def note(acts: Acts) -> Acts:
@@ -87,3 +91,24 @@ def test_a_batch_that_was_skipped_before_it_was_begun_has_no_receipt_to_expect(a
     acts.act(ActKind.SKIP, batch)
     acts.deliver(20)
     assert [key.seq for key in expected(acts)] == [1]
+
+
+@pytest.mark.parametrize("kind", [ActKind.REPLAY, ActKind.RECOVER])
+def test_a_side_partition_that_has_ended_is_not_asked_for_in_every_run_for_ever(acts: Acts, kind: ActKind) -> None:
+    note(acts).deliver(10, 20)
+    acts.act(kind, spans=[("t", Range(0, 20))])
+    (side,) = set(acts.ledger.partitions("orders")) - {"t"}
+
+    acts.deliver(10, name=side)
+    note(acts.again()).reconcile()
+    of_side = [key.seq for key in expected(acts) if key.partition == side]
+    assert of_side == [0]  # it goes on: its newest receipt of an older epoch
+
+    for batch in acts.send(20, name=side):
+        outcome = delivered(batch)
+        acts.settle(replace(outcome, receipt=receipt_of(batch, epoch=acts.lease.epoch)))
+    of_side = [key.seq for key in expected(acts) if key.partition == side]
+    assert of_side == [1]  # it has ended in the newest epoch, whose last commit this is
+
+    note(acts.again()).reconcile()
+    assert [key.partition for key in expected(acts)] == ["t"]
