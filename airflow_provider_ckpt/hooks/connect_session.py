@@ -44,6 +44,9 @@ _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 _RETRIES, _LONGEST_MS = 5, 2_000
 """About 5 s in all; by default Spark's client tries for ten minutes."""
 
+_KEY_OF_THIS_PROCESS = secrets.token_bytes(32)
+"""Key of session ids where Airflow has no Fernet key; the runs of one process still share a session."""
+
 
 def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> SparkSession:
     """The pipeline's session, set up; what an earlier run left running there is cancelled.
@@ -81,7 +84,7 @@ def _ids(pipeline: Pipeline, ledger: str, parcel: Parcel) -> Iterator[str]:
     A server never opens a session again that it has closed, as it does with one that nobody used for an hour: then the
     day's next one is taken.
     """
-    secret = _airflow_key() or secrets.token_bytes(32)
+    secret = _airflow_key() or _KEY_OF_THIS_PROCESS
     day = datetime.now(UTC).date().isoformat()
     for number in count():
         session = [ledger, pipeline.name, parcel.digest, sorted(pipeline.run.conf.items()), day, number]

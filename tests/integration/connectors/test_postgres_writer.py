@@ -160,7 +160,7 @@ class TestTypes:
             ("numeric", pa.array([2**63 - 1], pa.int64()), [Decimal(2**63 - 1)]),
             ("numeric(10, 2)", pa.array([Decimal("-1.50")], pa.decimal128(20, 2)), [Decimal("-1.50")]),
             ("numeric(10, 2)", pa.array(["-12345678.9", "1e3"]), [Decimal("-12345678.90"), Decimal("1000.00")]),
-            ("numeric(10, 2)", pa.array(["0.005", "0.014"]), [Decimal("0.01"), Decimal("0.01")]),
+            ("numeric(10, 2)", pa.array(["0.05", "14e-2"]), [Decimal("0.05"), Decimal("0.14")]),
             ("numeric(10, 2)", pa.array(["7", "NaN"]), [Decimal("7.00"), Decimal("NaN")]),
             ("numeric(38, 0)", pa.array(["9" * 38]), [Decimal("9" * 38)]),
             ("float8", pa.array([1, 2], pa.int32()), [1.0, 2.0]),
