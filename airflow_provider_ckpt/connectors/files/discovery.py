@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 
 from airflow_provider_ckpt.connectors.files.listing import Listing, check_place, is_pattern, list_files
-from airflow_provider_ckpt.connectors.files.recorded_file import Identity, etag_of
+from airflow_provider_ckpt.connectors.files.recorded_file import FOLLOW_LINKS, LINK, Identity, etag_of
 from airflow_provider_ckpt.connectors.protocols import SourceFile
 from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
@@ -55,20 +55,11 @@ def discover(
     passed = () if look_again else frozenset(file.path for file in known)
     listing = list_files(path, follow_links=follow_links, known=passed)
     refused: list[CkptError] = [*listing.refused]
-    gone: list[SourceFile] = []
-    moved = 0
-    for file in known if look_again else ():
-        status = listing.files.pop(file.path, None)
-        if file.base + file.size > delivered:
-            continue
-        if status is None:
-            gone.append(file)
-        elif etag_of(status) != file.etag:
-            was = Identity.parse(file.etag)
-            if (was.time, was.size) == (status.st_mtime_ns, status.st_size):
-                moved += 1
-            else:
-                refused.append(changed(file, status))
+    only_links = _only_links(listing, known)
+    if only_links:
+        refused.append(_unfollowed(path, listing))
+    gone, others, moved = _delivered(listing, known if look_again else (), delivered)
+    refused += others
     found: list[tuple[int, str, os.stat_result]] = []
     for name, status in listing.files.items():
         if _is_utf8(name):
@@ -81,13 +72,53 @@ def discover(
     for ordinal, (_, name, status) in enumerate(sorted(found, key=lambda item: item[:2]), start=len(known)):
         new.append(SourceFile(ordinal, name, base, status.st_size, etag_of(status)))
         base += status.st_size
-    notices = _notices(path, listing, none=not known and not new)
+    notices = _notices(path, listing, none=not known and not new and not only_links)
     if moved:
         notices.append(
             f"source.path {path}: {moved} delivered files are other files than those that were recorded, of the same "
             "sizes and times; they are taken for copies of them"
         )
     return Discovered(new, gone, refused, notices)
+
+
+def _delivered(
+    listing: Listing, known: Sequence[SourceFile], delivered: int
+) -> tuple[list[SourceFile], list[SourceError], int]:
+    """Take known files off the listing; of delivered ones, those that are gone, errors, and how many are copies."""
+    gone: list[SourceFile] = []
+    refused: list[SourceError] = []
+    moved = 0
+    for file in known:
+        status = listing.files.pop(file.path, None)
+        if file.base + file.size > delivered:
+            continue
+        if status is None:
+            if file.path not in listing.links:  # which a notice or an error names
+                gone.append(file)
+        elif etag_of(status) != file.etag:
+            was = Identity.parse(file.etag)
+            if (was.time, was.size) == (status.st_mtime_ns, status.st_size):
+                moved += 1
+            else:
+                refused.append(changed(file, status))
+    return gone, refused, moved
+
+
+def _only_links(listing: Listing, known: Sequence[SourceFile]) -> bool:
+    """Whether nothing but links is left of a source's files: of those that were recorded, or of all that match."""
+    if listing.files or set(listing.left_out) != {LINK}:
+        return False
+    return not known or any(file.path in listing.links for file in known)
+
+
+def _unfollowed(path: Path, listing: Listing) -> SourceError:
+    """Return the error that fails a run whose source would be nothing, only because links are not followed."""
+    count, first = listing.left_out.pop(LINK)
+    return SourceError(
+        f"source.path {path}: all that is there is {_counted(count, LINK)}, such as {first!a}, and links are not "
+        "followed, so there is nothing to read.",
+        hint=f"If it is meant to be read, {FOLLOW_LINKS}; otherwise take it away or correct source.path.",
+    )
 
 
 def changed(file: SourceFile, status: os.stat_result) -> SourceError:
@@ -129,7 +160,7 @@ def _fresh_name(path: str) -> str:
 def _notices(path: Path, listing: Listing, *, none: bool) -> list[str]:
     found = [
         f"source.path {path}: left out {_counted(count, kind)}, such as {first!a}"
-        + ("; with source.follow_links: true links are followed" if kind == "symbolic link" else "")
+        + ("; with source.follow_links: true links are followed" if kind == LINK else "")
         for kind, (count, first) in sorted(listing.left_out.items())
     ]
     if none:

@@ -15,7 +15,7 @@ from glob import has_magic
 from pathlib import Path
 
 from airflow_provider_ckpt.connectors.files.local import io_error
-from airflow_provider_ckpt.connectors.files.recorded_file import kind_of
+from airflow_provider_ckpt.connectors.files.recorded_file import LINK, kind_of
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 
 _UNFINISHED = (".tmp", ".inprogress", ".part")
@@ -28,12 +28,14 @@ class Listing:
 
     :ivar files: every regular file that is wanted, by path
     :ivar left_out: paths that match and are no regular files: by kind, their number and the first of them
+    :ivar links: symbolic links among them
     :ivar others: number of files that do not match the pattern
     :ivar refused: errors for what could not be listed
     """
 
     files: dict[str, os.stat_result] = field(default_factory=dict)
     left_out: dict[str, tuple[int, str]] = field(default_factory=dict)
+    links: set[str] = field(default_factory=set)
     others: int = 0
     refused: list[SourceError] = field(default_factory=list)
 
@@ -41,6 +43,8 @@ class Listing:
         """Note something that matches and is not read."""
         count, first = self.left_out.get(kind, (0, path))
         self.left_out[kind] = (count + 1, first)
+        if kind == LINK:
+            self.links.add(path)
 
 
 def is_pattern(path: Path) -> bool:
@@ -148,7 +152,7 @@ class _Walk:
         except OSError:
             return False  # a link that leads to itself
         if leads_to_directory and entry.is_symlink() and not self._follow_links:
-            self._found.leave_out(entry.path, "symbolic link")
+            self._found.leave_out(entry.path, LINK)
             return False
         return leads_to_directory
 

@@ -11,6 +11,12 @@ from typing import BinaryIO, Self
 from airflow_provider_ckpt.connectors.files.local import io_error
 from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
+LINK = "symbolic link"
+"""Kind of a path that is one; see :func:`kind_of`."""
+
+FOLLOW_LINKS = "write source.follow_links: true"
+"""Remedy for a link that is meant, in a hint."""
+
 _TO_DO = "Put the recorded file back; bring new data as a new file, renamed into place when complete."
 
 
@@ -115,7 +121,15 @@ def unreadable(path: str, etag: str, error: OSError) -> CkptError:
     if isinstance(error, PermissionError):
         return SourceError(f"{path} may not be read by this user.", hint="Grant read access to it.")
     if is_link_refusal(path, error):
-        return SourceError(f"{path} changed after it was discovered: it is a symbolic link now.", hint=_TO_DO)
+        if unchanged(path, etag):
+            return SourceError(
+                f"{path} is a symbolic link to the file that was recorded, and links are not followed.",
+                hint=f"If it is meant to be read, {FOLLOW_LINKS}.",
+            )
+        return SourceError(
+            f"{path} changed after it was discovered: it is a symbolic link now.",
+            hint=f"{_TO_DO} If links to files as they were recorded are meant to be read, {FOLLOW_LINKS}.",
+        )
     return io_error(error, f"read {path}")
 
 
@@ -130,7 +144,7 @@ def kind_of(status: os.stat_result) -> str | None:
     """Return the name of the kind of a path that is no regular file, such as ``directory``; None for a regular file."""
     names = {
         stat.S_IFDIR: "directory",
-        stat.S_IFLNK: "symbolic link",
+        stat.S_IFLNK: LINK,
         stat.S_IFIFO: "FIFO",
         stat.S_IFSOCK: "socket",
         stat.S_IFCHR: "device",

@@ -6,6 +6,7 @@ without gaps whatever the number of files. Empty files are recorded and occupy n
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -226,11 +227,18 @@ class FilesSource:
     def _open(self, file: SourceFile) -> BinaryIO:
         return open_recorded(file.path, file.etag, follow_links=self._follow_links)
 
+    @staticmethod
+    def _is_link(error: CkptError) -> bool:
+        """Whether a file was refused only for the symbolic link that has its name: it may be followed, or go again."""
+        return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP
+
     def _verify(self, file: SourceFile, task: BatchTask) -> None:
         try:
             self._open(file).close()
         except CkptError as error:
             error.batch = str(task.key)
+            if self._is_link(error):
+                raise
             error.hint = (
                 f"{error.hint or ''} Or let its batch go: airflow ckpt skip {self._pipeline.name} '{task.key}' "
                 "--reason …"
@@ -244,7 +252,7 @@ class FilesSource:
                 try:
                     handle = self._open(file)
                 except SourceError as error:
-                    lost = not isinstance(error.__cause__, PermissionError)
+                    lost = not (isinstance(error.__cause__, PermissionError) or self._is_link(error))
                     yield PlannedBatch(PARTITION, Range(file.base + first, file.base + last), 0, expired=lost)
                     continue
                 with handle:

@@ -418,10 +418,66 @@ class TestLinks:
         plan = planned(pipeline(inbox))
 
         assert names(plan) == []
-        assert "left out 3 symbolic links, such as" in plan.notices[0]
+        assert "all that is there is 3 symbolic links, such as" in told(plan)
+        assert "write source.follow_links: true" in told(plan)
+        assert plan.notices == []
         followed = planned(pipeline(inbox, follow_links=True))
         assert names(followed) == ["a.jsonl"]
         assert "loop.jsonl" in told(followed)
+
+    def test_a_link_among_files_is_told_and_no_error(self, outside: Path) -> None:
+        inbox = outside.with_name("in")
+        (inbox / "a.jsonl").symlink_to(outside / "s.jsonl")
+        put(inbox / "b.jsonl", lines(0, 1))
+
+        plan = planned(pipeline(inbox))
+
+        assert (names(plan), plan.refused) == (["b.jsonl"], [])
+        assert "left out a symbolic link, such as" in plan.notices[0]
+
+    def test_a_link_beside_delivered_files_that_were_taken_away_is_no_error(self, outside: Path) -> None:
+        inbox = outside.with_name("in")
+        path = put(inbox / "a.jsonl", lines(0, 1))
+        files = tuple(planned(pipeline(inbox)).files)
+        path.unlink()
+        (inbox / "newest").symlink_to(outside / "s.jsonl")
+
+        assert planned(pipeline(inbox), files).refused == []
+
+    def test_delivered_files_that_are_links_are_not_taken_for_gone(self, outside: Path) -> None:
+        inbox = outside.with_name("in")
+        (inbox / "a.jsonl").symlink_to(outside / "s.jsonl")
+        files = tuple(planned(pipeline(inbox, follow_links=True)).files)
+
+        plan = planned(pipeline(inbox), files)
+
+        assert "all that is there is a symbolic link" in told(plan)
+        assert (plan.notices, plan.states) == ([], {})
+
+    def test_a_recorded_link_that_is_followed_no_more_waits_for_that_and_is_not_to_be_skipped(
+        self, outside: Path
+    ) -> None:
+        inbox = outside.with_name("in")
+        (inbox / "a.jsonl").symlink_to(outside / "s.jsonl")
+        put(inbox / "b.jsonl", lines(0, 1), at=2_000)
+        files = planned(pipeline(inbox, follow_links=True)).files
+        declared = pipeline(inbox)
+        source = FilesSource(declared)
+
+        plan = source.plan(PlanRequest([Todo("files", 0)], None, 10**9, files))
+
+        assert [(batch.range, batch.expired) for batch in plan.batches] == [
+            (Range(0, 10), False),
+            (Range(10, 20), False),
+        ]
+        task = BatchTask(BatchKey(1, "files", 0), Range(0, 10), 1)
+        with pytest.raises(
+            SourceError, match=r"a\.jsonl is a symbolic link.* write source\.follow_links: true"
+        ) as caught:
+            source.locate([task], files)
+        assert caught.value.batch == "files#0"
+        assert "skip" not in str(caught.value)
+        assert FilesSource(pipeline(inbox, follow_links=True)).locate([task], files)
 
     @pytest.mark.parametrize("pattern", ["**/*.jsonl", "*/*.jsonl", "sub/**"])
     def test_a_link_to_a_directory_is_not_gone_into(self, outside: Path, pattern: str) -> None:
