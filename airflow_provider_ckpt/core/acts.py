@@ -78,6 +78,7 @@ class Act:
     :param newest_first: for their replay: begin with the newest
     :param unreachable: for move: the sink so far cannot be asked any more what it has received
     :param with_replayed: for replay: read dead letters again that a replay of their own has delivered
+    :param resend: for accept: the sink's receipts told what to send again; they are asked once more behind the lease
     :param states: for recover: by source partition, what the next planning is to compare the source with
     """
 
@@ -89,6 +90,7 @@ class Act:
     newest_first: bool = False
     unreachable: bool = False
     with_replayed: bool = False
+    resend: bool = False
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -102,6 +104,7 @@ class Act:
             "newest_first": self.newest_first,
             "unreachable": self.unreachable,
             "with_replayed": self.with_replayed,
+            **({"resend": True} if self.resend else {}),
             **({"states": {name: dict(state) for name, state in self.states.items()}} if self.states else {}),
         }
 
@@ -117,6 +120,7 @@ class Act:
             data.get("newest_first", False),
             data.get("unreachable", False),
             data.get("with_replayed", False),
+            data.get("resend", False),
             data.get("states", {}),
         )
 

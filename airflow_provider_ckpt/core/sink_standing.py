@@ -7,9 +7,10 @@ is enough to compare the fence and to ask for those receipts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from airflow_provider_ckpt.core.batch import BatchKey
 
@@ -22,6 +23,31 @@ class Difference(StrEnum):
     OTHER_TARGET = "other_target"
     ROWS_GONE = "rows_gone"
     OTHER_LOCATION = "other_location"
+    NOT_ACCEPTED = "not_accepted"
+
+
+@dataclass(frozen=True, slots=True)
+class Unaccepted:
+    """Evidence of a sink that a person began to accept; kept until that is done, since the new fence destroys it.
+
+    :param seen: the differences that were seen before the fence was raised
+    :param told: these, as a clause
+    :param gone: batches whose receipt stood then although their rows were gone
+    """
+
+    seen: frozenset[Difference]
+    told: str
+    gone: frozenset[BatchKey] = frozenset()
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        return {"seen": sorted(self.seen), "told": self.told, "gone": [key.to_json() for key in sorted(self.gone)]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Unaccepted:
+        """The evidence that :meth:`to_json` wrote."""
+        gone = frozenset(BatchKey.from_json(key) for key in data["gone"])
+        return cls(frozenset(map(Difference, data["seen"])), data["told"], gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +58,14 @@ class SinkStanding:
     :param target: the target's identity; None while it is not known
     :param location: the target's location; None while no run has got that far
     :param written: whether a batch has a receipt or an open attempt there; a failed attempt may be repeated elsewhere
+    :param unaccepted: evidence of an acceptance that was begun and not finished
     """
 
     epoch: int | None = None
     target: str | None = None
     location: str | None = None
     written: bool = True
+    unaccepted: Unaccepted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +99,7 @@ def differences(known: SinkStanding, found: SinkState) -> list[Difference]:
         Difference.RECEIPTS_MISSING: bool(found.missing),
         Difference.OTHER_TARGET: known.target is not None and found.target != known.target,
         Difference.ROWS_GONE: found.set_back is not None,
+        Difference.NOT_ACCEPTED: known.unaccepted is not None,
     }
     return [difference for difference, is_so in seen.items() if is_so]
 
@@ -87,6 +116,11 @@ def describe(known: SinkStanding, found: SinkState, seen: Iterable[Difference]) 
         ),
         Difference.ROWS_GONE: (found.set_back or "").rstrip("."),
         Difference.OTHER_LOCATION: f"it is {found.location}, and this pipeline delivered to {known.location} so far",
+        Difference.NOT_ACCEPTED: (
+            f"a person began to accept it, which was not finished, when {known.unaccepted.told}"
+            if known.unaccepted is not None
+            else ""
+        ),
     }
     return "; ".join(texts[difference] for difference in seen)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,9 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.acts import BEHIND_FENCE, BY_A_RUN, NEED_A_REASON, OF_THE_SINK, Act, require_reason
+from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerStateError
 from airflow_provider_ckpt.core.lease import nobody_is_dead
-from airflow_provider_ckpt.ledger import acting, bulk, proposals, reads, retention, sinks, tables, trail
+from airflow_provider_ckpt.core.letters import Forgotten
+from airflow_provider_ckpt.ledger import acting, bulk, proposals, reads, reconciling, retention, sinks, tables, trail
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger.records import ActResult, Intent, Lease
 from airflow_provider_ckpt.ledger.session import Session
@@ -34,6 +36,7 @@ class PeopleCommands(Session):
         why: str | None = None,
         is_dead: Callable[[str], bool] = nobody_is_dead,
         dry_run: bool = False,
+        receipts: Iterable[Receipt] = (),
         proposal: str | None = None,
     ) -> ActResult:
         """Carry out a person's act at once if nobody holds the lease, after those that wait; else store it as well.
@@ -45,6 +48,7 @@ class PeopleCommands(Session):
         :param why: the reason; kept in the audit trail
         :param is_dead: knows whether the lease's owner is certainly gone
         :param dry_run: say what would be before and after, whoever holds the lease, and store nothing
+        :param receipts: with ``dry_run``: the sink's receipts, with which the act is preceded by a reconciliation
         :param proposal: id of the approved proposal that this uses up, in the same transaction
         :raises ConfigError: if the ledger does not know the pipeline, or the actor or a reason that it needs is missing
         :raises LedgerStateError: if the act does not fit, or the proposal; nothing is changed then
@@ -54,6 +58,8 @@ class PeopleCommands(Session):
             require_reason(act.kind, who, why, reason=act.kind in NEED_A_REASON and not dry_run)
             if dry_run:
                 lease, _, _ = leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=True)
+                if found := list(receipts):
+                    reconciling.reconcile(Work(connection, lease, datetime.now(UTC)), found, Forgotten())
                 result = acting.apply(Work(connection, lease, datetime.now(UTC)), act, who=who, why=why)
                 connection.rollback()
                 return replace(result, applied=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.sink_standing import SinkStanding
+from airflow_provider_ckpt.core.sink_standing import SinkStanding, Unaccepted
 from airflow_provider_ckpt.ledger import sinks
 from airflow_provider_ckpt.ledger.records import Lease
 from airflow_provider_ckpt.ledger.session import Session
@@ -29,6 +29,14 @@ class SinkCommands(Session):
         """Store how the sink stands, once its fence has been raised to the lease's epoch."""
         with self._command(lease, touch=()) as work:
             sinks.note(work, standing)
+
+    def note_unaccepted(self, lease: Lease, seen: Unaccepted) -> None:
+        """Store the evidence of a sink that a person is about to accept, before its fence is raised.
+
+        Runs are refused from then on until an act on the sink was carried out.
+        """
+        with self._command(lease, touch=()) as work:
+            sinks.note_unaccepted(work, seen)
 
     def first_positions(self, pipeline: str) -> dict[str, int]:
         """By partition, the least position that any of its generations began at."""

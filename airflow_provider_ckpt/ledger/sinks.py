@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey, BatchState
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.sink_standing import SinkStanding
+from airflow_provider_ckpt.core.sink_standing import SinkStanding, Unaccepted
 from airflow_provider_ckpt.ledger import bulk, tables, trail
 from airflow_provider_ckpt.ledger.receipted import Receipted
 from airflow_provider_ckpt.ledger.work import Work
@@ -29,7 +29,7 @@ def standing(connection: Connection, pipeline: str) -> SinkStanding:
 
     Epoch, target and location are None as long as no batch was begun there: such a sink holds nothing to lose.
     """
-    columns = (_N.sink_epoch, _N.sink_target, _N.sink_location)
+    columns = (_N.sink_epoch, _N.sink_target, _N.sink_location, _N.sink_unaccepted)
     row = connection.execute(sa.select(*columns).where(_N.name == pipeline)).one_or_none()
     begun = sa.exists().where(_B.pipeline == pipeline, _B.attempts > 0)
     written = sa.or_(
@@ -38,7 +38,11 @@ def standing(connection: Connection, pipeline: str) -> SinkStanding:
         sa.exists().where(_G.pipeline == pipeline, _G.batches > 0),
     )
     ever_begun, ever_written = connection.execute(sa.select(begun, written)).one()
-    return SinkStanding(*row, ever_written) if row is not None and (ever_begun or ever_written) else SinkStanding()
+    if row is None or not (ever_begun or ever_written):
+        return SinkStanding()
+    epoch, target, location, document = row
+    unaccepted = None if document is None else Unaccepted.from_json(document)
+    return SinkStanding(epoch, target, location, ever_written, unaccepted)
 
 
 def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
@@ -101,9 +105,15 @@ def note(work: Work, now: SinkStanding) -> None:
         bulk.insert(work.connection, tables.event, [trail.row(work.lease, work.now, "sink_noted", detail)])
 
 
+def note_unaccepted(work: Work, seen: Unaccepted) -> None:
+    """Store the evidence of a sink that is about to be accepted; :func:`forget` takes it out again."""
+    here = _N.name == work.lease.pipeline
+    work.connection.execute(tables.pipeline.update().where(here).values(sink_unaccepted=seen.to_json()))
+
+
 def forget(connection: Connection, pipeline: str) -> None:
     """Expect nothing of the sink until the next run has fenced it."""
-    nothing = {"sink_epoch": None, "sink_target": None, "sink_location": None}
+    nothing = {"sink_epoch": None, "sink_target": None, "sink_location": None, "sink_unaccepted": None}
     connection.execute(tables.pipeline.update().where(_N.name == pipeline).values(nothing))
     connection.execute(tables.partition.update().where(_P.pipeline == pipeline).values(receipted=None))
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0006"
+HEAD = "0007"
 """The revision that this code works with."""
 
 VERSION_TABLE = "ckpt_alembic_version"
@@ -84,6 +84,7 @@ pipeline = sa.Table(
     sa.Column("sink_epoch", sa.BigInteger),
     sa.Column("sink_target", sa.Text),
     sa.Column("sink_location", sa.Text),
+    sa.Column("sink_unaccepted", _json),
 )
 
 lease = sa.Table(

@@ -36,6 +36,7 @@ def acquire(setup: Setup, *, force: bool = False, accepting: bool = False) -> Ru
         meanwhile waits for the next run
     :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` or its wait says so
     :raises ConfigError: if the sink holds another ledger's receipts for the pipeline
+    :raises LedgerStateError: if the sink to accept is as this ledger left it
     :raises SinkChangedError: if the sink lost commits, was made anew, or is another one than this ledger left
     :raises SourceError: if the source cannot be reached or is not the one the ledger knows
     :raises SinkError: if the sink cannot be reached
@@ -100,7 +101,10 @@ def _admitted(setup: Setup, opened: Opened, *, force: bool) -> Lease:
 def _begin(run: Run, *, accepting: bool) -> None:
     """Refuse a sink that is not as it was left; else fence it, and make the ledger agree with what it holds."""
     state = None if accepting else sink_checks.refuse_changed(run.setup, run.sink)
+    unaccepted = sink_checks.evidence(run.setup, run.sink) if accepting else None
     first = _first_starts(run)  # what is refused here leaves nothing in the sink
+    if unaccepted is not None:
+        run.ledger.note_unaccepted(run.lease, unaccepted)  # the fence destroys what it rests on
     with run.step("fence"):
         run.sink.fence(run.epoch)
     if state is not None:

@@ -111,11 +111,21 @@ def of_the_sink(errand: Errand, act: Act) -> dict[str, Any]:
     :raises LedgerStateError: if it does not fit any more; nothing was changed
     """
     if errand.dry_run:
-        return in_ledger(errand, act) | {"waits_for": None, "next": _sends_again(act)}
+        return look_at_sink(errand, act) | {"waits_for": None, "next": _sends_again(act)}
     result = report(
         errand, sink_changes.carry_out(errand.setup(), act, who=errand.who, why=errand.why, proposal=errand.proposal)
     )
     return result | {"next": _sends_again(act)}
+
+
+def look_at_sink(errand: Errand, act: Act) -> dict[str, Any]:
+    """The document of a dry run of an act on the sink.
+
+    :raises LedgerStateError: if it does not fit
+    """
+    if act.kind is not ActKind.ACCEPT_SINK:
+        return in_ledger(errand, act)
+    return report(errand, sink_changes.rehearse(errand.setup(), act, who=errand.who, why=errand.why))
 
 
 def _sends_again(act: Act) -> str:

@@ -22,6 +22,7 @@ from airflow_provider_ckpt.replication.acting import (
     behind_fence,
     force_stop,
     in_ledger,
+    look_at_sink,
     of_the_sink,
     selection,
     skip,
@@ -102,7 +103,8 @@ def preview(errand: Errand, act: Act) -> dict[str, Any]:
 
     :raises LedgerStateError: if it does not fit
     """
-    found = in_ledger(replace(errand, dry_run=True), act)
+    look = look_at_sink if act.kind in OF_THE_SINK else in_ledger
+    found = look(replace(errand, dry_run=True), act)
     return found | ({"waits_for": None} if act.kind in OF_THE_SINK | {ActKind.FORCE_STOP} else {})
 
 

@@ -6,23 +6,25 @@ on from its checkpoint. A move settles with the sink so far, and the next run de
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.core import reconciling
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.letters import Letters, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.resending import Resend, find_lost
-from airflow_provider_ckpt.core.sink_standing import Difference, SinkStanding, differences
+from airflow_provider_ckpt.core.sink_standing import Difference, SinkStanding, Unaccepted, differences
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.setup import Opened
-from airflow_provider_ckpt.replication.sink_checks import compare
+from airflow_provider_ckpt.replication.sink_checks import compare, nothing_to_accept, readable
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Sink
+    from airflow_provider_ckpt.core.receipts import Known
     from airflow_provider_ckpt.ledger.records import ActResult, PartitionRecord
     from airflow_provider_ckpt.replication.setup import Setup
 
@@ -35,6 +37,7 @@ def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None
     :param resend: send again what the sink has no receipt for; else go on from the checkpoint
     :param start: by source partition, the first position to send again, where receipts do not tell what is lost
     :raises LedgerStateError: if the sink is as the ledger left it, so that there is nothing to accept
+    :raises LedgerStateError: if ``start`` lies beyond a checkpoint
     :raises ConfigError: if the sink is another one, or nothing tells what has to be sent again
     """
     name, ledger = setup.pipeline.name, setup.ledger
@@ -44,19 +47,18 @@ def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None
         known, found = compare(ledger, name, opened.sink)
         seen = differences(known, found)
         if not seen:
-            raise LedgerStateError(
-                "the sink is as this ledger left it, so there is nothing to accept.",
-                pipeline=name,
-                hint="To read something again, use `airflow ckpt rewind` or `replay range`.",
-            )
+            raise nothing_to_accept(name)
         if Difference.OTHER_LOCATION in seen:
             raise ConfigError(
                 f"the sink is {found.location}, and this pipeline delivered to {known.location} so far.",
                 pipeline=name,
                 hint=f'Say that this is meant with `airflow ckpt move {name} --reason "..."`.',
             )
+        before = known.unaccepted or Unaccepted(frozenset(), "")
+        evidence = Unaccepted(before.seen.union(seen), before.told, before.gone)
         if not resend:
-            unclear = _begun(ledger.partitions(name)) if _RECEIPTS_LOST & set(seen) else ()
+            lost = _RECEIPTS_LOST & evidence.seen
+            unclear = _begun(_reconciled(setup, readable(opened.sink, _known(setup)))) if lost else ()
             return Act(ActKind.ACCEPT_SINK, batches=unclear)
         if setup.pipeline.delivery == "at_most_once":
             raise ConfigError(
@@ -64,7 +66,10 @@ def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None
                 pipeline=name,
                 hint="Use --keep, and `airflow ckpt rewind` where records are to be read again all the same.",
             )
-        return _resend(setup, opened.sink, receipts_tell=bool(_RECEIPTS_LOST & set(seen)), start=start or {})
+        if start:
+            _refuse_beyond(setup, _reconciled(setup, readable(opened.sink, _known(setup))), start)
+            return Act(ActKind.ACCEPT_SINK, positions=start)
+        return _resend(setup, opened.sink, evidence)
     finally:
         opened.close()
 
@@ -79,6 +84,23 @@ def move(setup: Setup, *, unreachable: bool = False) -> Act:
     return Act(ActKind.MOVE, batches=_begun(partitions) if unreachable else (), unreachable=unreachable)
 
 
+def rehearse(setup: Setup, act: Act, *, who: str, why: str | None) -> ActResult:
+    """Try an acceptance out on the ledger, after the sink's receipts, and undo it; the sink is not fenced.
+
+    :param setup: of the pipeline
+    :param act: what :func:`accept` made
+    :param who: the person
+    :param why: the reason
+    :raises LedgerStateError: if the action does not fit
+    """
+    opened = Opened(setup)
+    try:
+        news = readable(opened.sink, _known(setup))
+        return setup.ledger.act(setup.pipeline.name, act, who=who, why=why, dry_run=True, receipts=news)
+    finally:
+        opened.close()
+
+
 def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: str | None = None) -> ActResult:
     """Carry out :func:`accept` or :func:`move` behind the sink's fence; waits for the lease as the pipeline says.
 
@@ -88,7 +110,8 @@ def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: st
     :param why: the reason; kept in the audit trail
     :param proposal: id of the approved proposal that this uses up
     :raises LeaseBusyError: if a run holds the lease
-    :raises LedgerStateError: if the action does not fit any more; nothing was changed
+    :raises LedgerStateError: if the action does not fit any more; nothing was changed, and a sink that was not in order
+        stays refused
     """
     ledger = setup.ledger
     if act.unreachable:
@@ -98,7 +121,11 @@ def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: st
             return ledger.act_under(lease, act, who=who, why=why, proposal=proposal)
         finally:
             ledger.release(lease)
+    if act.kind is ActKind.ACCEPT_SINK:
+        rehearse(setup, act, who=who, why=why)
     with acquire(setup, accepting=act.kind is ActKind.ACCEPT_SINK) as run:
+        if act.resend:
+            _refuse_other(setup, run.sink, act)
         result = ledger.act_under(run.lease, act, who=who, why=why, proposal=proposal)
         if act.kind is ActKind.ACCEPT_SINK:
             claims = run.sink.claims()
@@ -107,13 +134,16 @@ def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: st
     return result
 
 
-def _resend(setup: Setup, sink: Sink, *, receipts_tell: bool, start: Mapping[str, int]) -> Act:
+def _resend(setup: Setup, sink: Sink, evidence: Unaccepted) -> Act:
+    """The action that sends again what is lost, a batch included that has a receipt of which the ledger does not know.
+
+    :param evidence: what was seen of the sink; some of that is not there any more behind a new fence
+    """
     name, ledger = setup.pipeline.name, setup.ledger
-    records = ledger.partitions(name)
-    if start:
-        return Act(ActKind.ACCEPT_SINK, positions=start)
     receipts = list(sink.receipts({}))
-    gone = set(sink.missing([receipt.key for receipt in receipts])) if receipts else set()
+    records = _reconciled(setup, list(sink.receipts(_known(setup))))
+    receipts_tell = bool(_RECEIPTS_LOST & evidence.seen)
+    gone = evidence.gone.union(sink.missing([receipt.key for receipt in receipts]) if receipts else ())
     held = [receipt for receipt in receipts if receipt.key not in gone]
     first = ledger.first_positions(name)
     if any(receipt.counts.delivered for receipt in held) and sink.target_rows(exact=True) == 0:
@@ -133,7 +163,58 @@ def _resend(setup: Setup, sink: Sink, *, receipts_tell: bool, start: Mapping[str
         skipped=ledger.skipped_ranges(name),
         by_key=setup.pipeline.sink.mode == "upsert",
     )
-    return Act(ActKind.ACCEPT_SINK, positions=lost.positions, spans=lost.spans, letters=_replays(records, lost))
+    letters = _replays(records, lost)
+    return Act(ActKind.ACCEPT_SINK, positions=lost.positions, spans=lost.spans, letters=letters, resend=True)
+
+
+def _refuse_other(setup: Setup, sink: Sink, act: Act) -> None:
+    """Find out once more, behind the lease, what is to be sent again, and refuse if that is not what was shown.
+
+    :raises LedgerStateError: if it is not
+    """
+    name = setup.pipeline.name
+    evidence = setup.ledger.sink_standing(name).unaccepted or Unaccepted(frozenset(), "")
+    if _resend(setup, sink, evidence).to_json() != act.to_json():
+        raise LedgerStateError(
+            "what has to be sent again is not what was shown: a run or another person has changed the pipeline or the "
+            "sink meanwhile. Runs stay refused.",
+            pipeline=name,
+            hint=f"Look again with `airflow ckpt accept-sink {name} --resend --dry-run`.",
+        )
+
+
+def _refuse_beyond(setup: Setup, records: Mapping[str, PartitionRecord], start: Mapping[str, int]) -> None:
+    """Refuse to send again from a position that lies beyond the checkpoint, since that would skip records.
+
+    :raises LedgerStateError: naming both positions
+    """
+    for partition, position in start.items():
+        committed = records[partition].partition.committed if partition in records else position
+        if position > committed:
+            raise LedgerStateError(
+                f"{position:,} of {partition} lies beyond its checkpoint, {committed:,}.",
+                pipeline=setup.pipeline.name,
+                position=position,
+                hint="Name the first position whose rows are gone; what lies beyond the checkpoint is sent anyway.",
+            )
+
+
+def _known(setup: Setup) -> dict[str, Known]:
+    """Up to where no receipt of the sink's is news to the ledger."""
+    name = setup.pipeline.name
+    records = setup.ledger.partitions(name)
+    return {**setup.ledger.collected(name), **{partition: record.known for partition, record in records.items()}}
+
+
+def _reconciled(setup: Setup, receipts: Iterable[Receipt]) -> Mapping[str, PartitionRecord]:
+    """The ledger's partitions as they are once these receipts were reconciled; changes nothing that is stored."""
+    records = setup.ledger.partitions(setup.pipeline.name)
+    news: dict[str, list[Receipt]] = {}
+    for receipt in receipts:
+        news.setdefault(receipt.key.partition, []).append(receipt)
+    for name, record in records.items():
+        reconciling.reconcile(record.partition, news.get(name, ()), epoch=0)
+    return records
 
 
 def _places(receipts: Sequence[Receipt]) -> dict[tuple[int, str], list[Range]]:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.errors import SinkChangedError
-from airflow_provider_ckpt.core.sink_standing import Difference, SinkStanding, SinkState, describe, differences
+from airflow_provider_ckpt.core.errors import IoError, LedgerStateError, SinkChangedError, SinkError
+from airflow_provider_ckpt.core.sink_standing import (
+    Difference,
+    SinkStanding,
+    SinkState,
+    Unaccepted,
+    describe,
+    differences,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Sink
+    from airflow_provider_ckpt.core.batch import Receipt
+    from airflow_provider_ckpt.core.receipts import Known
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.replication.setup import Setup
 
@@ -59,3 +69,38 @@ def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState
         f'receipt for (`airflow ckpt accept-sink {name} --resend --reason "..."`), or go on from the checkpoint '
         "(`--keep`).",
     )
+
+
+def evidence(setup: Setup, sink: Sink) -> Unaccepted:
+    """Return what a new fence would destroy: how the sink differs from what the ledger left, and whose rows are gone.
+
+    :param setup: the pipeline's setup
+    :param sink: the pipeline's sink
+    :raises LedgerStateError: if the sink is as the ledger left it, so that there is nothing to accept
+    """
+    name = setup.pipeline.name
+    known, found = compare(setup.ledger, name, sink)
+    seen = differences(known, found)
+    if not seen:
+        raise nothing_to_accept(name)
+    before = known.unaccepted or Unaccepted(frozenset(), describe(known, found, seen))
+    keys = [receipt.key for receipt in readable(sink, {})]
+    gone = before.gone.union(sink.missing(keys) if keys else ())
+    return Unaccepted(before.seen.union(seen) - {Difference.NOT_ACCEPTED}, before.told, gone)
+
+
+def nothing_to_accept(pipeline: str) -> LedgerStateError:
+    """The error that refuses to accept a sink which is in order."""
+    return LedgerStateError(
+        "the sink is as this ledger left it, so there is nothing to accept.",
+        pipeline=pipeline,
+        hint="To read something again, use `airflow ckpt rewind` or `replay range`.",
+    )
+
+
+def readable(sink: Sink, known: Mapping[str, Known]) -> list[Receipt]:
+    """The sink's receipts that are news; none if they are damaged, since then a new fence begins without them."""
+    try:
+        return list(sink.receipts(known))
+    except (SinkError, IoError):
+        return []

@@ -106,3 +106,32 @@ def test_lost_bookkeeping_is_refused_and_the_ledger_goes_on_once_accepted(lake: 
 
     assert lake.orders.run().records.delivered == 100
     assert lake.ids() == list(range(1, 1101))
+
+
+def die(*_: object, **__: object) -> None:
+    """Stands for a process that dies where the ledger would store something."""
+    raise KeyboardInterrupt
+
+
+def test_a_batch_that_was_not_settled_when_the_table_was_restored_is_sent_again(lake: Lake) -> None:
+    lake.orders.run()
+    add_rows(lake.orders.dsn, "orders", 1001, 1101)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lake.orders.ledger, "settle", die)
+        with pytest.raises(KeyboardInterrupt):
+            lake.orders.run()
+    assert lake.ids() == list(range(1, 1101))
+    lake.set_back()
+    assert lake.ids() == list(range(1, 1001))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lake.orders.ledger, "act_under", die)
+        with pytest.raises(KeyboardInterrupt):
+            accept(lake.orders, resend=True)
+    with pytest.raises(SinkChangedError, match="a person began to accept it, which was not finished"):
+        lake.orders.run()
+    accept(lake.orders, resend=True)
+    lake.orders.run()
+
+    assert lake.ids() == list(range(1, 1101))
+    assert lake.orders.run().records.delivered == 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, SinkChangedError
 from airflow_provider_ckpt.replication import sink_changes
 from airflow_provider_ckpt.replication.acquire import acquire
@@ -172,6 +174,21 @@ def accept(orders: Replication, *, resend: bool, start: dict[str, int] | None = 
     return str(answer["next"])
 
 
+def die(*_: object, **__: object) -> None:
+    """Stands for a process that dies where the ledger would store something."""
+    raise KeyboardInterrupt
+
+
+def leave_unsettled(orders: Replication, first: int, beyond: int) -> None:
+    """Deliver one more batch with a run that dies before it has settled it."""
+    add_rows(orders.dsn, "orders", first, beyond)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(orders.ledger, "settle", die)
+        with pytest.raises(KeyboardInterrupt):
+            orders.run()
+    assert scalar(orders.dsn, "SELECT count(*) FROM target") == beyond - 1
+
+
 def counted(orders: Replication, table: str = "target") -> tuple[int, int]:
     """Rows and different rows."""
     found = execute(orders.dsn, f"SELECT count(*), count(DISTINCT id) FROM {table}")[0]
@@ -311,4 +328,85 @@ def test_a_run_whose_sink_lost_commits_under_it_does_not_end_as_done(orders: Rep
     accept(orders, resend=True)
     orders.run()
 
+    assert counted(orders) == (1000, 1000)
+
+
+def test_a_truncated_sink_stays_refused_when_accepting_it_died_after_the_fence(orders: Replication) -> None:
+    orders.run()
+    execute(orders.dsn, "TRUNCATE target")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(orders.ledger, "act_under", die)
+        with pytest.raises(KeyboardInterrupt):
+            accept(orders, resend=True)
+
+    assert "a person began to accept it, which was not finished" in refused(orders)
+    accept(orders, resend=True)
+    orders.run()
+
+    assert counted(orders) == (1000, 1000)
+    assert orders.run().records.delivered == 0
+
+
+def test_a_position_beyond_the_checkpoint_is_refused_before_a_truncated_sink_is_fenced(orders: Replication) -> None:
+    orders.run()
+    execute(orders.dsn, "TRUNCATE target")
+    epoch = scalar(orders.dsn, "SELECT max(epoch) FROM ckpt_sink_fence")
+
+    with pytest.raises(LedgerStateError, match=r"5,000 of public\.orders lies beyond its checkpoint"):
+        accept(orders, resend=True, start={"public.orders": 5000})
+
+    assert scalar(orders.dsn, "SELECT max(epoch) FROM ckpt_sink_fence") == epoch
+    assert "was truncated" in refused(orders)
+
+
+def test_an_act_that_does_not_fit_is_refused_before_a_truncated_sink_is_fenced(orders: Replication) -> None:
+    orders.run()
+    execute(orders.dsn, "TRUNCATE target")
+    act = Act(ActKind.ACCEPT_SINK, batches=(BatchKey(1, "public.orders", 9),))
+
+    with pytest.raises(LedgerStateError):
+        sink_changes.carry_out(orders.setup(), act, who="test:person", why="restored")
+
+    told = refused(orders)
+    assert "was truncated" in told
+    assert "not finished" not in told
+
+
+def test_a_resend_that_is_not_what_was_shown_is_refused_and_so_are_runs(orders: Replication) -> None:
+    orders.run()
+    execute(orders.dsn, "DELETE FROM target WHERE id > 900", "DELETE FROM ckpt_sink_receipt WHERE seq = 9")
+    shown = sink_changes.accept(orders.setup(), resend=True)
+    execute(orders.dsn, "DELETE FROM target WHERE id > 800", "DELETE FROM ckpt_sink_receipt WHERE seq = 8")
+
+    with pytest.raises(LedgerStateError, match="not what was shown"):
+        sink_changes.carry_out(orders.setup(), shown, who="test:person", why="restored")
+    refused(orders)
+    accept(orders, resend=True)
+    orders.run()
+
+    assert counted(orders) == (1000, 1000)
+
+
+def test_resend_sends_a_batch_again_that_was_not_settled_when_the_target_was_truncated(orders: Replication) -> None:
+    orders.run()
+    leave_unsettled(orders, 1001, 1101)
+    execute(orders.dsn, "TRUNCATE target")
+    refused(orders)
+
+    accept(orders, resend=True)
+    orders.run()
+
+    assert counted(orders) == (1100, 1100)
+
+
+def test_keep_does_not_hold_a_batch_whose_receipt_stands(orders: Replication) -> None:
+    orders.run()
+    leave_unsettled(orders, 1001, 1101)
+    execute(
+        orders.dsn, "DELETE FROM target WHERE id BETWEEN 901 AND 1000", "DELETE FROM ckpt_sink_receipt WHERE seq = 9"
+    )
+    refused(orders)
+
+    assert "held" not in accept(orders, resend=False)
+    assert orders.run().route == ["done"]
     assert counted(orders) == (1000, 1000)
