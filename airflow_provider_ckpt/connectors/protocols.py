@@ -231,12 +231,39 @@ class Source(Protocol):
         """Let go of connections."""
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One thing that a source has seen, for which its plannings fail.
+
+    :param seen: as a sentence
+    :param rows: where the records lie that it speaks of, empty if nothing is lost yet; None if reading late records
+        does not make good for it
+    :param first: what is to be done first, if anything
+    """
+
+    seen: str
+    rows: Sequence[Range] | None
+    first: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Why the next planning of a partition would fail.
+
+    :param told: all that was seen
+    :param state: state to keep once all of that is accounted for; the next planning compares with it
+    """
+
+    told: Sequence[Told]
+    state: Mapping[str, Any]
+
+
 @runtime_checkable
 class WatchedSource(Protocol):
     """A source that tells by what the last planning saw whether positions below the plan were given out since."""
 
-    def watch(self, partition: str, end: int, state: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return a partition's state to keep instead, where its next planning would fail on the old one; else None.
+    def watch(self, partition: str, end: int, state: Mapping[str, Any]) -> Alarm | None:
+        """Return why a partition's next planning would fail; None if it would not.
 
         The next planning fails if positions below the plan were given out since.
 

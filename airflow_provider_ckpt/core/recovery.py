@@ -26,7 +26,8 @@ receipt."""
 
 WITNESS = "witness"
 """Key of a partition's state: what the last planning saw of the source, by which the next tells that positions below
-the checkpoint were given out since. A person's rewind drops it, and a recovery sets it anew."""
+the checkpoint were given out since. A person's rewind drops it; a recovery that accounts for all that was seen sets it
+anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +304,16 @@ def _exposed(span: Range, covered: Sequence[Range]) -> bool:
     """Whether some of a range lies outside merged ranges, given in order."""
     at = bisect_left(covered, span.start + 1, key=lambda item: item.start) - 1
     return at < 0 or covered[at].end < span.end
+
+
+def outside(spans: Iterable[Range], covered: Iterable[Range]) -> list[Range]:
+    """Return the ranges of which some lies outside others.
+
+    :param spans: the ranges
+    :param covered: the others
+    """
+    merged = merge(covered)
+    return [span for span in spans if _exposed(span, merged)]
 
 
 def late(partition: str, readings: Sequence[Reading], surpluses: Sequence[Surplus | None]) -> list[Missing]:

@@ -44,10 +44,30 @@ def question(proposal: Proposal, document: Mapping[str, Any]) -> str:
         _WARNINGS.get(act.kind, ""),
         _table(("", "before", "after"), changes(document["before"], document["after"])),
         _table(("what it is about", "", ""), _about(act)),
+        *still_open(document),
         _when(act, document["waits_for"]),
         f"Proposal `{proposal.id}`, SHA-256 `{proposal.digest}`: good for one use.",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def still_open(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a recovery does not settle: stretches that are left, and alarms that it does not end.
+
+    :param document: may hold ``left`` and ``alarms``, as a preview of a recovery does
+    """
+    left = [
+        (item["partition"], f"{item['range'][0]} to before {item['range'][1]}", item["why"])
+        for item in document.get("left", ())
+    ]
+    yield _table(("left, not read again as a whole", "", "why"), left)
+    alarms = document.get("alarms", ())
+    if alarms:
+        yield "The next run **still fails**: this does not end the alarm about rows below the checkpoint."
+    yield _table(
+        ("seen by the source", "why this does not end it", "ended by"),
+        [(f"{item['partition']}: {item['seen']}", item["why"], item["ended_by"]) for item in alarms],
+    )
 
 
 def _about(act: Act) -> Iterator[tuple[str, str, str]]:

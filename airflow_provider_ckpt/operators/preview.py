@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -103,10 +103,11 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
         from airflow_provider_ckpt.operators.markdown import question
         from airflow_provider_ckpt.replication.proposing import preview, propose
 
-        act = propose(errand, self._ask())
+        proposed = propose(errand, self._ask())
+        act = proposed.act
         if act is None:
-            return self._nothing(errand)
-        document = preview(errand, act)
+            return self._nothing(errand, proposed.open)
+        document = {**preview(errand, act), **proposed.open}
         proposal = Proposal.new(errand.pipeline, act, origin=self._origin, who=errand.who, why=errand.why)
         subject = f"{self.remedy.replace('_', ' ').capitalize()} pipeline {errand.pipeline}?"
         body = question(proposal, document)
@@ -121,9 +122,12 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
             "body": body,
         }
 
-    def _nothing(self, errand: Errand) -> dict[str, Any]:
+    def _nothing(self, errand: Errand, unsettled: Mapping[str, Any]) -> dict[str, Any]:
+        from airflow_provider_ckpt.operators.markdown import still_open
+
         told = f"There is nothing to {self.remedy.replace('_', ' ')} in pipeline {errand.pipeline}."
-        self.log.info(told)
+        body = "\n\n".join(part for part in (told, *still_open(unsettled)) if part)
+        self.log.info(body)
         return {
             "pipeline": errand.pipeline,
             "act": self.remedy,
@@ -134,7 +138,8 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
             "asks": False,
             "proposal": None,
             "subject": told,
-            "body": told,
+            "body": body,
+            **unsettled,
         }
 
     def _ask(self) -> Ask:

@@ -6,14 +6,15 @@ Semantics, sections 2 to 4. Each acquires under a new epoch, fences and reconcil
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.protocols import WatchedSource
+from airflow_provider_ckpt.connectors.protocols import Alarm, WatchedSource
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.recovery import Missing, Why
+from airflow_provider_ckpt.core.recovery import Missing, Why, outside
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.late_records import shown_by
@@ -21,6 +22,9 @@ from airflow_provider_ckpt.replication.setup import Opened, Setup
 
 _MOST_SPANS = 500
 """Stretches of late records that are read again at a time; each is a partition and a batch of its own."""
+
+_END = 2**63
+"""End of a stretch that has none."""
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Source
@@ -84,30 +88,45 @@ class Unaccounted:
     :param found: all of it
     :param wanted: what is read again, at least in part
     :param left: what is not, at least in part
-    :param act: has it read again, and ends the source's alarm; None if there is neither
+    :param act: has it read again, and ends the source's alarms that this accounts for; None if there is neither
+    :param alarms: those that it does not end: by partition, what was seen, why it stays and what ends it
     """
 
     found: Sequence[Missing]
     wanted: Sequence[Missing]
     left: Sequence[Missing]
     act: Act | None
+    alarms: Sequence[Mapping[str, str]] = ()
+
+    def open(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what the act does not settle, JSON-ready."""
+        return {"left": [item.to_json() for item in self.left], "alarms": [dict(item) for item in self.alarms]}
 
 
 def missing(setup: Setup) -> Unaccounted:
-    """Find what is unaccounted for above the low watermark; asks source and sink, and changes nothing."""
+    """Find what is unaccounted for above the low watermark; asks source and sink, and changes nothing.
+
+    While the source raises an alarm, no receipt is too young to be compared.
+    """
     pipeline = setup.pipeline
     records = setup.ledger.partitions(pipeline.name)
     opened = Opened(setup)
     try:
-        states = _watched(opened.source, records)  # before the look, so that what comes after it is told again
+        alarms = _watched(opened.source, records)  # before the look, so that what comes after it is told again
         window = pipeline.recovery.window if opened.source.late() else None
         found = setup.ledger.recovery_plan(
-            pipeline.name, settle_lag=pipeline.recovery.settle_lag, window=window, shown=shown_by(opened, records)
+            pipeline.name,
+            settle_lag=timedelta(0) if alarms else pipeline.recovery.settle_lag,
+            window=window,
+            shown=shown_by(opened, records),
         )
     finally:
         opened.close()
     wanted = [item for item in found if item.range.end <= records[item.partition].partition.committed]
     if pipeline.sink.mode == "upsert":
+        again = {name: [Range(records[name].low, _END)] for name in {item.partition for item in wanted}}
+        staying = {name: _staying(alarm, again.get(name, ()), ()) for name, alarm in alarms.items()}
+        wanted = [item for item in wanted if not staying.get(item.partition)]  # a rewind would end the alarm
         left = [item for item in found if item not in wanted]
         act = Act(ActKind.REWIND, positions={item.partition: records[item.partition].low for item in wanted})
     else:
@@ -119,10 +138,66 @@ def missing(setup: Setup) -> Unaccounted:
             for item in found
             if not (item.told_apart and all((item.partition, span) in named for span in _spans(item)))
         ]
-        act = Act(ActKind.RECOVER, spans=tuple(spans), states=states)
+        act = Act(ActKind.RECOVER, spans=tuple(spans))
+        staying = {
+            name: _staying(
+                alarm,
+                [span for of, span in spans if of == name],
+                [item.range for item in left if item.partition == name],
+            )
+            for name, alarm in alarms.items()
+        }
+    states = {
+        name: alarm.state
+        for name, alarm in alarms.items()
+        if not staying[name] and name not in act.positions and any(told.rows for told in alarm.told)
+    }
     if not wanted:
-        act = Act(ActKind.RECOVER, states=states)
-    return Unaccounted(found, wanted, left, act if wanted or states else None)
+        act = Act(ActKind.RECOVER)
+    if act.kind is ActKind.RECOVER:
+        act = replace(act, states=states)
+    return Unaccounted(found, wanted, left, act if wanted or states else None, _open(pipeline.name, alarms, staying))
+
+
+def _staying(alarm: Alarm, again: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
+    """Return why an alarm cannot be ended by reading some ranges again, by what was seen; empty if it can.
+
+    :param alarm: the alarm
+    :param again: the ranges that are read again
+    :param left: ranges of the same partition that are unaccounted for and are not read again as a whole
+    """
+    found: dict[str, str] = {}
+    for told in alarm.told:
+        if told.rows is None:
+            found[told.seen] = "positions were given out again, or too many rows came to be compared"
+        elif beyond := outside(told.rows, again):
+            found[told.seen] = (
+                f"rows in {len(beyond)} stretches, the first of them {beyond[0]}, are not read again by this: they lie "
+                "below the low watermark, or where rows were read before, or cannot be told from those"
+            )
+        elif left and told.rows:
+            found[told.seen] = f"nobody can tell which rows of {left[0]} came late, so they are left"
+    return found
+
+
+def _open(
+    pipeline: str, alarms: Mapping[str, Alarm], staying: Mapping[str, Mapping[str, str]]
+) -> list[Mapping[str, str]]:
+    """Return what was seen and goes on failing runs, each with why that is so and what ends it."""
+    rewind = (
+        f"airflow ckpt rewind {pipeline} --to-position N --reason …, N at or below the first of these rows; or, if you "
+        "know that nothing of them is to be delivered, one run with source.late_rows: recover"
+    )
+    found: list[Mapping[str, str]] = []
+    for name, alarm in alarms.items():
+        for told in alarm.told:
+            first = f"first {told.first}" if told.first else ""
+            if why := staying[name].get(told.seen):
+                ends = f"{first}; then {rewind}" if first else rewind
+                found.append({"partition": name, "seen": told.seen, "why": why, "ended_by": ends})
+            elif not told.rows:
+                found.append({"partition": name, "seen": told.seen, "why": "it lasts", "ended_by": first})
+    return found
 
 
 def _spans(item: Missing) -> Sequence[Range]:
@@ -138,7 +213,9 @@ def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) ->
     its low watermark: the records by themselves would put back older versions of those whose newer ones came from
     beyond them, and a generation that began there would not know what turns up late below it.
 
-    It also ends the alarm of a source that positions below the checkpoint were given out: a person has looked for them.
+    It also ends the alarm of a source that positions below the checkpoint were given out, if all the rows that the
+    source speaks of are read by this, and nothing of that partition is left. Else the alarm stays, and ``alarms`` says
+    why, and what ends it; an upsert sink's partition is not rewound then, since that would end it, too.
 
     :param dry_run: find, and ask for nothing
     :returns: what is missing, what became of it, and what is left for a person; JSON-ready
@@ -156,15 +233,12 @@ def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) ->
         "rewinds_to": dict(act.positions) if act is not None else {},
         "applied": result is not None and result.applied,
         "intent": None if result is None else result.intent,
-        "left": [item.to_json() for item in unaccounted.left],
+        **unaccounted.open(),
     }
 
 
-def _watched(source: Source, records: Mapping[str, PartitionRecord]) -> dict[str, Mapping[str, Any]]:
-    """Return the state with which the next planning is to compare the source, by partition.
-
-    Only partitions whose next planning would fail by now are included.
-    """
+def _watched(source: Source, records: Mapping[str, PartitionRecord]) -> dict[str, Alarm]:
+    """Return why the next planning would fail, by partition; only partitions for which it would are included."""
     if not isinstance(source, WatchedSource):
         return {}
     found = {
@@ -172,7 +246,7 @@ def _watched(source: Source, records: Mapping[str, PartitionRecord]) -> dict[str
         for name, record in records.items()
         if record.partition.limit is None
     }
-    return {name: state for name, state in found.items() if state is not None}
+    return {name: alarm for name, alarm in found.items() if alarm is not None}
 
 
 def adopt(setup: Setup, ledger_id: str, *, who: str, why: str) -> None:

@@ -7,7 +7,7 @@ approved is what is done, or it is refused because it no longer fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -83,8 +83,20 @@ _USES: Mapping[Remedy, frozenset[str]] = {
 }
 
 
-def propose(errand: Errand, ask: Ask) -> Act | None:
-    """The act that does what is asked for, None if there is nothing to do.
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """The act that does what is asked for, and what it does not settle.
+
+    :param act: None if there is nothing to do
+    :param open: for a recovery: ``left``, stretches that stay unaccounted for, and ``alarms`` that it does not end
+    """
+
+    act: Act | None
+    open: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+def propose(errand: Errand, ask: Ask) -> Proposed:
+    """The act that does what is asked for.
 
     :raises ConfigError: if something was given that the remedy has no use for, or what it needs is missing
     """
@@ -95,7 +107,10 @@ def propose(errand: Errand, ask: Ask) -> Act | None:
             pipeline=errand.pipeline,
             hint="Leave that empty, or choose another action.",
         )
-    return _PROPOSALS[ask.remedy](errand, ask)
+    if ask.remedy is Remedy.RECOVER:
+        unaccounted = people.missing(errand.setup())
+        return Proposed(unaccounted.act, unaccounted.open())
+    return Proposed(_PROPOSALS[ask.remedy](errand, ask))
 
 
 def preview(errand: Errand, act: Act) -> dict[str, Any]:
@@ -122,10 +137,6 @@ def carry_out(errand: Errand, act: Act) -> dict[str, Any]:
     if act.kind is ActKind.SKIP:
         return skip(errand, map(str, act.batches))
     return in_ledger(errand, act)
-
-
-def _recover(errand: Errand, _: Ask) -> Act | None:
-    return people.missing(errand.setup()).act
 
 
 def _rewind(errand: Errand, ask: Ask) -> Act | None:
@@ -187,7 +198,6 @@ def _held(errand: Errand) -> tuple[BatchKey, ...]:
 
 
 _PROPOSALS: Mapping[Remedy, Callable[[Errand, Ask], Act | None]] = {
-    Remedy.RECOVER: _recover,
     Remedy.REWIND: _rewind,
     Remedy.REPLAY_DEAD_LETTERS: _replay,
     Remedy.RELEASE: _release,

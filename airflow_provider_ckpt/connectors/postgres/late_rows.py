@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
 from airflow_provider_ckpt.connectors.postgres.origins import UNDATED, origins
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.witness import Sign, Watch, Witness
-from airflow_provider_ckpt.connectors.protocols import Plan, PlanRequest
+from airflow_provider_ckpt.connectors.protocols import Alarm, Plan, PlanRequest, Told
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.recovery import WITNESS
 
@@ -83,8 +83,8 @@ class LateRows:
 
     def watch(
         self, fetch: Fetch, table: Table, state: Mapping[str, Any], end: int, greatest: int | None
-    ) -> Mapping[str, Any] | None:
-        """Return a new witness where the next planning would fail, else None; see :meth:`WatchedSource.watch`.
+    ) -> Alarm | None:
+        """Return why the next planning would fail, and a new witness; see :meth:`WatchedSource.watch`.
 
         :param fetch: runs a query
         :param table: the source
@@ -96,7 +96,8 @@ class LateRows:
         if before is None or self._known:
             return None
         watch = self._watch(fetch, table, greatest)
-        return {WITNESS: watch.witness(before, end, end).to_json()} if any(watch.signs(before)) else None
+        told = [Told(sign.seen, watch.rows(sign), sign.remedy) for sign in watch.signs(before)]
+        return Alarm(told, {WITNESS: watch.witness(before, end, end).to_json()}) if told else None
 
     def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> Watch:
         if table.oid not in self._sequences:  # looked up once a run
@@ -114,13 +115,26 @@ class LateRows:
             found,
             pipeline=name,
             position=tail,
-            hint=f"{first}`airflow ckpt recover {name}` reads what came at positions where nothing was read, and lets "
-            f"planning go on; `airflow ckpt rewind {name} --to-position N --reason …` reads everything from N on once "
-            f"more, which is what rows need whose positions others had before them. Or {_KNOWN}",
+            hint=f"{first}{_ways(sign, name)} Or {_KNOWN}",
         )
 
     def _warn(self, found: str) -> None:
         log.warning("%s: %s source.late_rows says that this is known", self._pipeline, found)
+
+
+def _ways(sign: Sign, name: str) -> str:
+    """Describe what ends an alarm."""
+    again = f"`airflow ckpt rewind {name} --to-position N --reason …` reads everything from N on once more"
+    if sign.where is None:
+        return (
+            f"{again}: choose N at or below the first position that was given out again. `airflow ckpt recover {name}` "
+            "cannot see which rows took the place of others, so it does not end this."
+        )
+    return (
+        f"`airflow ckpt recover {name}` reads what came at positions where nothing was read. If that accounts for all "
+        f"such rows, planning goes on; if not, its answer says why. {again}, which is what rows need that lie below "
+        "the low watermark, or whose positions others had before them."
+    )
 
 
 def _seen(state: Mapping[str, Any], tail: int) -> Witness | None:

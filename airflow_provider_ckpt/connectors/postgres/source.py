@@ -24,6 +24,7 @@ from airflow_provider_ckpt.connectors.postgres.cut import Cutter
 from airflow_provider_ckpt.connectors.postgres.late_rows import LateRows
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
 from airflow_provider_ckpt.connectors.protocols import (
+    Alarm,
     Connection,
     Plan,
     PlannedBatch,
@@ -144,8 +145,8 @@ class PostgresSource:
         """Any value can come late: an application may set it, or take it from a sequence long before it is inserted."""
         return True
 
-    def watch(self, partition: str, end: int, state: Mapping[str, Any]) -> Mapping[str, Any] | None:  # noqa: ARG002
-        """Return a new witness where the next planning would fail, else None; see :meth:`WatchedSource.watch`.
+    def watch(self, partition: str, end: int, state: Mapping[str, Any]) -> Alarm | None:  # noqa: ARG002
+        """Return why the next planning would fail, and a new witness; see :meth:`WatchedSource.watch`.
 
         :param partition: the table, a source's only partition
         :param end: the end of its plan

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, value_sql
+from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, position_sql, value_sql
 from airflow_provider_ckpt.connectors.postgres.common import literal, quote
 from airflow_provider_ckpt.connectors.postgres.cursor_values import SequenceState
 from airflow_provider_ckpt.connectors.postgres.origins import Origin
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
+from airflow_provider_ckpt.core.ranges import Range
 
 _SERVER = """
 SELECT pg_catalog.txid_current_snapshot()::text, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
@@ -45,6 +46,9 @@ _WRITTEN = """
 ) % 4294967296)
 """
 """The number of the transaction that wrote a row, of which the row holds the lower half."""
+
+_STRETCHES = 200_000
+"""Stretches of late rows that are compared with what a recovery reads, at most."""
 
 _TELL = 1000
 """Late rows are counted up to here."""
@@ -107,10 +111,15 @@ class Sign:
 
     :param seen: what was seen, as a sentence
     :param remedy: what is to be done first
+    :param where: condition for the rows that it speaks of; None if positions that were read may have been given out
+        again, so that the rows there tell nothing
+    :param origin: relation that holds those rows; the whole table if None
     """
 
     seen: str
     remedy: str = ""
+    where: str | None = None
+    origin: Origin | None = None
 
 
 class Watch:
@@ -178,6 +187,23 @@ class Watch:
         if self._table.kind != "v":
             yield from self._relations(before)
 
+    def rows(self, sign: Sign) -> list[Range] | None:
+        """Return where the rows lie that a sign speaks of; None if it speaks of none, or of too many stretches.
+
+        :param sign: as :meth:`signs` gave it
+        """
+        if sign.where is None:
+            return None
+        relation, more = self._relation(sign.origin)
+        position = f"SELECT DISTINCT {position_sql(self._kind, self._cursor)} AS p FROM {relation} AS t"
+        placed = f"SELECT p, p::numeric - row_number() OVER (ORDER BY p) AS stretch FROM ({position} WHERE "
+        found = self._fetch(
+            f"SELECT min(p), max(p) + 1 FROM ({placed}{sign.where}{more}) AS late) AS placed "
+            f"GROUP BY stretch ORDER BY 1 LIMIT {_STRETCHES + 1}",
+            [],
+        )
+        return None if len(found) > _STRETCHES else [Range(start, end) for start, end in found]
+
     def _server(self, before: Witness) -> Iterator[Sign]:
         again = "positions that were read may have been given out again, to other rows."
         if self._xid < before.xid:
@@ -217,12 +243,14 @@ class Watch:
                 f"sequence {now.name} was restarted or altered, and rows below the checkpoint were written since."
             )
         elif last is None or (last < newest and last + block < before.end - 1):
-            came = self._came(before, last, min(newest + block, before.end - 1))
+            where = self._since(before, last, min(newest + block, before.end - 1))
+            came = 0 if where is None else self._count(where)
             if came:
                 yield Sign(
                     f"sequence {now.name}, which stands at {newest}, was behind the checkpoint, and {_number(came)} "
                     "came below it at values that the sequence gave out since.",
                     raise_it,
+                    where,
                 )
         ahead = self._top is not None and self._top >= before.end and (newest or 0) + block < self._top
         if led and ahead:
@@ -230,10 +258,11 @@ class Watch:
                 f"position {self._top} is ahead of sequence {now.name}, which stands at {now.last}: once that row is "
                 "read, all rows that the sequence numbers up to there would be passed by. Nothing is lost yet.",
                 f"{raise_it}, or take that row away",
+                "false",
             )
 
-    def _came(self, before: Witness, above: int | None, up_to: int) -> int:
-        """Count the rows that came since at the positions that a sequence gave out.
+    def _since(self, before: Witness, above: int | None, up_to: int) -> str | None:
+        """Return the condition for rows that came since at the positions that a sequence gave out, if any can be told.
 
         :param before: the witness of the last planning
         :param above: the sequence's value then; None if it had given out nothing
@@ -243,8 +272,8 @@ class Watch:
         if above is not None:
             span = f"{self._cursor} > {self._value(above)} AND {span}"
         if self._dated:
-            return self._count(f"{span} AND {self._unseen(before)}")
-        return 0 if above is None else self._count(span)
+            return f"{span} AND {self._unseen(before)}"
+        return None if above is None else span
 
     def _greatest(self, before: Witness) -> Iterator[Sign]:
         if self._top is None or self._top >= before.end - 1 or self._vouched(before):
@@ -272,8 +301,9 @@ class Watch:
             if item.kind == "p":
                 continue
             if item.oid not in before.files:
-                if self._count(f"{self._cursor} < {self._value(before.end)}", item):
-                    yield Sign(f"{item.label} was added to it, with rows below the checkpoint.")
+                where = f"{self._cursor} < {self._value(before.end)}"
+                if self._count(where, item):
+                    yield Sign(f"{item.label} was added to it, with rows below the checkpoint.", "", where, item)
             elif item.file != before.files[item.oid] and self._late_near(before, item):
                 yield Sign(
                     f"all rows of {item.label} were removed or written anew since the last planning, as TRUNCATE and "

@@ -18,6 +18,7 @@ from airflow_provider_ckpt.connectors.protocols import POSITION, PlanRequest, To
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.recovery import outside
 from airflow_provider_ckpt.core.wave import BatchTask
 from tests.integration.connectors.postgres_support import connection, pipeline
 from tests.services.tables import execute
@@ -155,18 +156,28 @@ class World:
         return Positions.of(positions)
 
     def recover(self) -> set[int]:
-        """Read what came late, as recovery does; the positions that are listed and cannot be told apart."""
+        """Read what came late, as recovery does; the positions that are listed and cannot be told apart.
+
+        An alarm ends if that accounts for all that the source speaks of.
+        """
         shared: set[int] = set()
+        again: list[Range] = []
         with closing(self.source()) as source:
-            for name, state in self.states.items():
-                state |= source.watch(name, self.end, state) or {}
+            alarms = {name: source.watch(name, self.end, state) for name, state in self.states.items()}
             for span, readings in list(self.kept):
                 (digest,) = source.digests("public.source", [span])  # type: ignore[misc]
                 if digest.same(type(digest).total(reading.digest for _, reading in readings)):
                     continue
                 found = surplus(readings, source.positions("public.source", span), span)
                 shared |= set(found.shared)
+                again += found.spans
                 readings += [(late, self.read(late)) for late in found.spans]
+        for name, alarm in alarms.items():
+            if alarm and all(told.rows is not None and not outside(told.rows, again) for told in alarm.told):
+                self.states[name] |= alarm.state
+                self.history.append("recovery ended the alarm")
+                owed = {at for at, row in self.undelivered() if row in self.owed and at < self.end}
+                assert owed <= shared, self.history
         return shared
 
     def rewind(self) -> None:
