@@ -36,7 +36,7 @@ STREAM, ARCHIVE = "stream", "archive"
 BAD_FOR_THE_TRANSFORM, BAD_FOR_THE_TARGET = [150, 155], [160, 950]
 BAD = [*BAD_FOR_THE_TRANSFORM, *BAD_FOR_THE_TARGET]
 COLUMNS = ("id", "amount", "created_at", "status", "note")
-SELECT = {**{name: name for name in COLUMNS}, "customer": "customer / if(id IN (150, 155), 0, 1)"}
+SELECT = {**{name: name for name in COLUMNS}, "customer": "cast(customer / if(id IN (150, 155), 0, 1) as int)"}
 USED_UP = {"max_attempts": 2, "rounds": 1, "initial_delay_ms": 1}
 
 
