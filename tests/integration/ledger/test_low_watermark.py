@@ -114,7 +114,7 @@ def test_a_rewind_starts_it_anew_and_keeps_the_sums_of_what_it_ends(windowed: Ac
 def test_two_intents_in_one_command_count_what_they_pass_once(acts: Acts) -> None:
     batches = acts.plan(10, 20, 30)
     for batch in batches:
-        acts.ledger.act("orders", Act(ActKind.SKIP, (batch.key,)), who="ann")
+        acts.ledger.act("orders", Act(ActKind.SKIP, (batch.key,)), who="ann", why="not wanted")
     acts.ledger.apply_intents(acts.lease, now=NOW)
     assert acts.record().totals == Totals(batches=3, skipped=3)
     acts.deliver(40)
