@@ -84,13 +84,13 @@ def test_a_batch_that_outlives_the_budget_runs_alone_and_is_held_and_the_others_
 @pytest.mark.usefixtures("impatient")
 def test_a_record_that_holds_spark_does_not_hold_the_run(orders: Replication) -> None:
     execute(orders.dsn, f"UPDATE orders SET note = '{'a' * 60}b' WHERE id = 450")
-    slow = orders.changed(transform={"where": "note NOT RLIKE '^(a|aa)+$'"}, run={"time_budget": "20s"})
+    slow = orders.changed(transform={"where": "note NOT RLIKE '^(a|aa)+$'"}, run={"time_budget": "30s"})
     started = time.monotonic()
 
     with pytest.raises(DeadlineError, match="cancelled"):
         replicate(slow.setup(), SubmitEngine(slow.pipeline))
 
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 150
     partition = orders.ledger.partitions("orders").popitem()[1].partition
     assert not partition.in_flight
     assert any(batch.alone for batch in partition.blocking.values())
