@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
+from threading import Lock
 
 from tests.formal.mutant import Mutant
 from tests.formal.mutants_of_core import OF_CORE
@@ -24,6 +25,9 @@ from tests.formal.mutants_of_policy import OF_POLICY
 from tests.formal.mutants_of_sinks import OF_SINKS
 from tests.formal.rewrite import RewriteError
 from tests.formal.sandbox import Sandbox, SandboxError
+
+_PARSING = Lock()
+"""Held while a source is parsed: Python 3.11's parser of syntax trees is not safe in several threads."""
 
 MUTANTS: Sequence[Mutant] = (*OF_SINKS, *OF_ICEBERG, *OF_FILES_SINK, *OF_PLAIN, *OF_POLICY, *OF_LEDGER, *OF_CORE)
 """The slowest first."""
@@ -52,7 +56,9 @@ class _Sandboxes:
         """Whether a mutant is caught, and what was seen."""
         with self.one() as sandbox:
             try:
-                with sandbox.holding(mutant.file, mutant.applied(sandbox.package)):
+                with _PARSING:
+                    text = mutant.applied(sandbox.package)
+                with sandbox.holding(mutant.file, text):
                     return mutant.caught_in(sandbox)
             except (SandboxError, RewriteError, subprocess.TimeoutExpired) as error:
                 return False, f"could not be tried: {error}"

@@ -13,6 +13,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.protocols import Shape, SinkContext
 from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.core.wave import Wave
+from airflow_provider_ckpt.hooks import connect_session
 from airflow_provider_ckpt.hooks.connect_engine import ConnectEngine
 from airflow_provider_ckpt.hooks.connect_session import _ids, without_ids
 from airflow_provider_ckpt.hooks.engines import make_engine
@@ -96,8 +97,11 @@ def test_a_session_s_id_is_the_same_for_all_who_have_airflow_s_key_and_no_one_el
 
 def test_without_airflow_s_key_nobody_else_finds_a_session(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "")
+    here = first_ids(pipeline)
 
-    assert not set(first_ids(pipeline)) & set(first_ids(pipeline))
+    assert first_ids(pipeline) == here
+    monkeypatch.setattr(connect_session, "_KEY_OF_THIS_PROCESS", b"of another process")
+    assert not set(first_ids(pipeline)) & set(here)
 
 
 def test_no_message_shows_a_session_s_id() -> None:
