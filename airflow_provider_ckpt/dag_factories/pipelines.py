@@ -94,8 +94,9 @@ def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Contai
             raise ConfigError(f"{file}: another file of this folder makes the DAG {dag_id}, too.")
         return _dag(pipeline, pipeline.dag, dag_file, file, ckpt_conn_id)
     except ConfigError as error:
-        log.error("%s", error.message)
-        return error.message
+        said = error.message.encode("utf-8", "backslashreplace").decode()  # a file's name need not be UTF-8
+        log.error("%s", said)
+        return said
     except Exception as error:  # the boundary of one file: the other files' DAGs must not go down with it
         said = f"{_shown(file)}: no DAG can be made of it: {type(error).__name__}: {shown(error, _LONGEST_ERROR)}"
         log.exception("%s", said)

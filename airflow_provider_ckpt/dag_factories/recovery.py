@@ -160,7 +160,9 @@ def _declared(folder: Path) -> list[str]:
     for path in sorted(folder.glob("*.y*ml")):
         name = outline(path).name
         if name is None:
-            log.warning("%s declares no pipeline that could be chosen", path)
+            log.warning(
+                "%s declares no pipeline that could be chosen", str(path).encode("utf-8", "backslashreplace").decode()
+            )
         else:
             names.append(name)
     return names
