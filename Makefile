@@ -76,7 +76,7 @@ formal: setup postgres java ## Prove it: the core searched, the protocol by TLC,
 ledger-storm: setup postgres ## Random commands, SIGKILLs and stale epochs on one ledger; writes build/storm/summary.json
 	@$(PY) -m tests.chaos.ledger_storm
 
-try: setup postgres java kafka ## Every proof, storm and benchmark in small, so that none stops working unseen
+try: setup postgres java kafka ## Proofs, storms and benchmarks in small, so that none stops working unseen
 	@tests/services/jars.sh spark-kafka
 	@$(PY) -m tests.small
 
