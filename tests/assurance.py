@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/assurance"
 JUDGED = ("airflow_provider_ckpt", "tests", "pyproject.toml", "requirements.lock")
-"""What decides the outcome; a change to any of it that is not committed is noted with the commit."""
+"""Paths that decide the outcome; uncommitted changes below them are noted with the commit."""
 
 TARGETS = (
     "formal",

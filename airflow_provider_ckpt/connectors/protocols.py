@@ -248,7 +248,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Why the next planning of a partition would fail.
+    """Evidence for which the next planning of a partition would fail.
 
     :param told: all that was seen
     :param state: state to keep once all of that is accounted for; the next planning compares with it

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _GIVEN = re.compile(r"([A-Za-z_$][\w.$ -]{0,60}+)=([^;&?,()]*+)")
-"""What looks like a parameter in any text."""
+"""Pattern of a parameter in any text."""
 _NAME = r"([^;&?,()=/:@]{1,500}+)="
 _IN_URL = re.compile(_NAME + r"([^;&?,()]*+)")
 _WITH_COMMAS = re.compile(_NAME + r"([^;&?()]*+)")
@@ -184,7 +184,7 @@ _SWITCHES = """
     trace_level_system_out traceprotocol ultradevhack useusageadvisor
 """
 _OFF = frozenset({"false", "0", "off", "no"})
-"""What a driver may be told of a switch that it may not be told to turn on."""
+"""Values that turn a switch off; a switch that must not be turned on may have these alone."""
 
 _HARMLESS = frozenset(word for words in _OF_DRIVERS.values() for word in words if not _SECRET.search(word)) | {
     "charset", "compression", "database", "db", "port", "role", "schema", "timeout", "user", "username", "warehouse"

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _OWNER = "dag:chaos/deception"
 _RECORDS = 120
-"""Of each of the three times that the source is filled."""
+"""Number of records put into the source at each of three times."""
 
 
 class Deception(StrEnum):
-    """What happens between two runs."""
+    """An event between two runs that the pipeline is not notified of."""
 
     SINK_SET_BACK = "sink set back to an older copy"
     LEDGER_SET_BACK = "ledger set back to an older copy"
@@ -72,7 +72,7 @@ def deceptions(pair: Pair) -> list[Deception]:
 
 @dataclass(slots=True)
 class Outcome:
-    """How one deception ended.
+    """Result of one deception.
 
     :param told: the error that the run ended with, empty if it ended without one
     :param faults: what makes it neither told nor equal; empty if it is one of them
@@ -173,7 +173,7 @@ class Act:
             raise CkptError(f"the run ended with {summary.route}", pipeline=self._name, hint="see its summary")
 
     def _missing(self) -> str:
-        """How the target differs from what was put into the source; empty if it does not."""
+        """Return the difference between target and source as text; empty if there is none."""
         wanted = Counter(number for _, number in places(of_fate(self._records, Fate.DELIVERED)))
         found = Counter(number for _, number in self._sink.rows())
         lost, doubled = sum((wanted - found).values()), sum((found - wanted).values())
