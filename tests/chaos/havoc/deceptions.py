@@ -9,6 +9,7 @@ Where the sink has lost something, what the error says is done, and the target m
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,9 +31,14 @@ from tests.services.tables import execute
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from airflow_provider_ckpt.replication.summary import RunSummary
+
 _OWNER = "dag:chaos/deception"
 _RECORDS = 120
 """Number of records put into the source at each of three times."""
+_RETRIES = 5
+_PAUSE = 1.0
+"""Seconds before a run that an outage ended is started again."""
 
 
 class Deception(StrEnum):
@@ -168,9 +174,23 @@ class Act:
         self._records += fresh
 
     def _run(self) -> None:
-        summary = self._errand.run(self._spark, _OWNER)
+        summary = self._settled()
         if summary.route != ["done"]:
             raise CkptError(f"the run ended with {summary.route}", pipeline=self._name, hint="see its summary")
+
+    def _settled(self) -> RunSummary:
+        """Run until no outage ends the run, as Airflow's retries do: a broker of a busy machine may not answer in time.
+
+        :raises CkptError: if the run ends otherwise, or each of several runs meets an outage
+        """
+        for _ in range(_RETRIES):
+            try:
+                return self._errand.run(self._spark, _OWNER)
+            except CkptError as error:
+                if not error.recoverable:
+                    raise
+                time.sleep(_PAUSE)
+        return self._errand.run(self._spark, _OWNER)
 
     def _missing(self) -> str:
         """Return the difference between target and source as text; empty if there is none."""
