@@ -205,6 +205,8 @@ class Sink(Part):
     :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
     :param rows_may_differ: whether the target may take more or fewer rows than are sent, since a trigger, a rule or a
         policy of it says so (postgres)
+    :param may_be_emptied: whether somebody empties the target on purpose, so that rows which are gone are no loss
+        (postgres)
     :param schema_evolution: ``refuse`` rows whose columns are not the table's, or ``add_columns`` (delta, iceberg)
     """
 
@@ -218,6 +220,7 @@ class Sink(Part):
     mode: Literal["append", "upsert"] = "append"
     key: Names = ()
     rows_may_differ: bool = False
+    may_be_emptied: bool = False
     schema_evolution: Literal["refuse", "add_columns"] = "refuse"
 
     @model_validator(mode="after")
@@ -242,8 +245,9 @@ class Sink(Part):
             raise ValueError(f"key is not supported by the {self.type} sink, which appends rows; leave it out")
         if self.mode == "upsert" and self.type != "postgres":
             raise ValueError(f"mode: upsert is not supported by the {self.type} sink; use append")
-        if self.rows_may_differ and self.type != "postgres":
-            raise ValueError(f"rows_may_differ is not supported by the {self.type} sink; leave it out")
+        for key in ("rows_may_differ", "may_be_emptied"):
+            if getattr(self, key) and self.type != "postgres":
+                raise ValueError(f"{key} is not supported by the {self.type} sink; leave it out")
         if self.grows and self.type not in ("delta", "iceberg"):
             raise ValueError(f"schema_evolution: add_columns is not supported by the {self.type} sink; use refuse")
         return self

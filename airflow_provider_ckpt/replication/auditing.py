@@ -101,6 +101,8 @@ def _uncountable(setup: Setup, *, shared: bool, busy: bool) -> str | None:
         return "rows replace rows of their key, so the target holds fewer than were delivered"
     if setup.pipeline.sink.rows_may_differ:
         return "the target may store other rows than it is sent (sink.rows_may_differ)"
+    if setup.pipeline.sink.may_be_emptied:
+        return "the target may be emptied (sink.may_be_emptied)"
     return "a run is at work" if busy else None
 
 

@@ -146,15 +146,17 @@ def _resend(setup: Setup, sink: Sink, evidence: Unaccepted) -> Act:
     gone = evidence.gone.union(sink.missing([receipt.key for receipt in receipts]) if receipts else ())
     held = [receipt for receipt in receipts if receipt.key not in gone]
     first = ledger.first_positions(name)
-    if any(receipt.counts.delivered for receipt in held) and sink.target_rows(exact=True) == 0:
+    emptied = setup.pipeline.sink.may_be_emptied
+    if any(receipt.counts.delivered for receipt in held) and not emptied and sink.target_rows(exact=True) == 0:
         held = []
     elif not receipts_tell and not gone:
+        state = "may be emptied on purpose (sink.may_be_emptied)" if emptied else "is not empty"
+        otherwise = "" if emptied else "; after emptying the target, --resend sends everything"
         raise ConfigError(
-            "rows that were delivered may be gone although their receipts stand, and the target is not empty, so "
+            f"rows that were delivered may be gone although their receipts stand, and the target {state}, so "
             "nothing tells which ones.",
             pipeline=name,
-            hint="Name the first position to send again with --from, or go on with --keep; after emptying the target, "
-            "--resend sends everything.",
+            hint=f"Name the first position to send again with --from, or go on with --keep{otherwise}.",
         )
     lost = find_lost(
         (record.partition for record in records.values()),

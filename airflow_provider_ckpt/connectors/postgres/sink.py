@@ -274,10 +274,11 @@ class PostgresSink:
 
     def _set_back(self, fetch: Fetch, table: Table, books: Bookkeeping) -> str | None:
         """Return evidence, by the witness of the newest fence, that delivered rows are gone; None if there is none."""
-        if columns_absent(fetch, books):
+        if self._declared.sink.may_be_emptied or columns_absent(fetch, books):
             return None
         for kept, delivered in fetch(books.witness, [self._context.ledger, self._context.pipeline]):
-            return target_witness.set_back(fetch, table, kept, delivered=delivered)
+            gone = target_witness.set_back(fetch, table, kept, delivered=delivered)
+            return gone and f"{gone} (where somebody empties it on purpose, write sink.may_be_emptied: true)"
         return None
 
     def _store_witness(self, fetch: Fetch, books: Bookkeeping, epoch: int, seen: Mapping[str, Any]) -> None:

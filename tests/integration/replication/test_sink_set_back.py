@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from airflow_provider_ckpt.core.acts import Act, ActKind
@@ -10,6 +12,7 @@ from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStat
 from airflow_provider_ckpt.replication import sink_changes
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
+from airflow_provider_ckpt.replication.auditing import against_sink
 from airflow_provider_ckpt.replication.session_engine import SessionEngine
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication
@@ -111,6 +114,91 @@ def test_a_target_that_was_truncated_again_after_the_first_time_was_accepted_is_
     execute(orders.dsn, "TRUNCATE target", "INSERT INTO target TABLE another")
 
     assert "was truncated and filled anew" in refused(orders)
+
+
+def test_a_target_that_is_emptied_every_night_goes_on_where_the_pipeline_permits_it(orders: Replication) -> None:
+    orders.run()
+    execute(orders.dsn, "TRUNCATE target")
+    assert "write sink.may_be_emptied: true" in refused(orders)
+    nightly = orders.changed(sink={"may_be_emptied": True})
+
+    for night in range(3):
+        add_rows(orders.dsn, "orders", 1001 + 100 * night, 1101 + 100 * night)
+        assert nightly.run().records.delivered == 100
+        found = against_sink(nightly.setup(), lambda _: None)
+        assert (found["agrees"], found["differences"]) == (True, [])
+        assert found["compared"]["target_rows_unknown"] == "the target may be emptied (sink.may_be_emptied)"
+        execute(orders.dsn, "TRUNCATE target")
+
+
+def lose_the_newest_run(orders: Replication) -> None:
+    back_up(orders.dsn)
+    add_rows(orders.dsn, "orders", 1001, 1101)
+    orders.run()
+    restore(orders.dsn)
+
+
+def lose_a_batch(orders: Replication) -> None:
+    execute(orders.dsn, "DELETE FROM ckpt_sink_receipt WHERE seq = 9")
+
+
+def make_anew(orders: Replication) -> None:
+    execute(orders.dsn, "DROP TABLE target")
+    make_target(orders.dsn, "target")
+
+
+def lose_the_bookkeeping(orders: Replication) -> None:
+    execute(orders.dsn, "DROP TABLE ckpt_sink_fence, ckpt_sink_receipt")
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lose_the_newest_run, "its fence stands at epoch"),
+        (lose_a_batch, "1 receipts of batches that were delivered are missing"),
+        (make_anew, "the target is not the one that was written"),
+        (lose_the_bookkeeping, "its fence stands at epoch 0"),
+    ],
+)
+def test_a_sink_that_went_back_is_refused_although_its_target_may_be_emptied(
+    orders: Replication, damage: Callable[[Replication], None], told: str
+) -> None:
+    nightly = orders.changed(sink={"may_be_emptied": True})
+    nightly.run()
+    execute(orders.dsn, "TRUNCATE target")
+    nightly.run()
+    damage(nightly)
+
+    assert told in refused(nightly)
+
+
+def test_resend_to_a_target_that_was_emptied_on_purpose_sends_no_more_than_what_has_no_receipt(
+    orders: Replication,
+) -> None:
+    nightly = orders.changed(sink={"may_be_emptied": True})
+    nightly.run()
+    lose_a_batch(nightly)
+    execute(orders.dsn, "TRUNCATE target")
+    refused(nightly)
+
+    assert accept(nightly, resend=True) == "public.orders is sent again from 901 on"
+    nightly.run()
+
+    assert counted(orders) == (100, 100)
+
+
+def test_resend_to_a_target_that_was_made_anew_and_may_be_emptied_does_not_guess(orders: Replication) -> None:
+    nightly = orders.changed(sink={"may_be_emptied": True})
+    nightly.run()
+    make_anew(nightly)
+    refused(nightly)
+
+    with pytest.raises(ConfigError, match=r"may be emptied on purpose .* nothing tells which ones.*--from"):
+        accept(nightly, resend=True)
+    accept(nightly, resend=True, start={"public.orders": 901})
+    nightly.run()
+
+    assert counted(orders) == (100, 100)
 
 
 def test_bookkeeping_that_was_dropped_is_refused(orders: Replication) -> None:

@@ -188,6 +188,11 @@ def test_all_problems_are_listed_and_a_misspelt_key_comes_before_what_is_missing
         ),
         (
             "type: postgres, connection: lake, table: orders}\n",
+            "type: files, path: /t, format: csv, may_be_emptied: true}\n",
+            "3: sink: may_be_emptied is not supported by the files sink; leave it out",
+        ),
+        (
+            "type: postgres, connection: lake, table: orders}\n",
             "type: iceberg, connection: lake, table: orders}\n",
             "3: sink: the table of an iceberg sink is namespace.table",
         ),
