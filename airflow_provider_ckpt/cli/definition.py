@@ -337,3 +337,13 @@ def _roles() -> Iterable[CLICommand]:
         more="It makes the sink's bookkeeping tables beside the targets, where the writer sees its own pipelines "
         "alone. Run again with fewer tables or pipelines, it takes back the rest; with none, everything.",
     )
+    yield _command(
+        "source",
+        "roles.source",
+        "SQL for sources: a role that reads tables, and sees whether a failover of the server lost anything",
+        arg("schema", help="the schema of the tables"),
+        arg("--table", action="append", metavar="NAME", help="a table in it; may be given again"),
+        arg("--reader", default="ckpt_source", metavar="ROLE", help="reads (default: ckpt_source)"),
+        more="To be run as a superuser. It makes a function that returns the places at which the server's timelines "
+        "parted, and nothing else; only the role may call it.",
+    )

@@ -1,4 +1,4 @@
-"""``airflow ckpt db roles ledger`` and ``sink``: SQL for a database's owner to run. They connect to nothing."""
+"""``airflow ckpt db roles ledger``, ``sink``, ``source``: SQL for a database owner to run; they connect to nothing."""
 
 from __future__ import annotations
 
@@ -29,3 +29,12 @@ def sink(args: Namespace) -> dict[str, Any]:
 
     roles = SinkRoles(args.schema, args.writer, args.reader, args.table or (), args.upsert, args.pipeline or ())
     return {"schema": args.schema, "roles": [args.writer, args.reader], "sql": roles.sql}
+
+
+@command(_script)
+def source(args: Namespace) -> dict[str, Any]:
+    """SQL that lets a role read source tables, and see where the server's timelines parted."""
+    from airflow_provider_ckpt.connectors.postgres.roles import SourceRoles
+
+    roles = SourceRoles(args.schema, args.reader, args.table or ())
+    return {"schema": args.schema, "roles": [args.reader], "sql": roles.sql}

@@ -111,6 +111,15 @@ OF_SINKS: Sequence[Mutant] = (
         test="tests/integration/connectors/test_postgres_set_back.py::test_a_truncated_target_is_set_back[append-1]",
     ),
     Mutant(
+        "postgres: a failover that parted before what was read counts as one without loss",
+        "connectors/postgres/witness.py",
+        "Watch._lost",
+        "not reaches(place, end)",
+        "False",
+        test="tests/integration/connectors/test_postgres_switchover.py"
+        "::test_a_failover_without_the_last_rows_is_told_with_the_place_where_the_timelines_parted",
+    ),
+    Mutant(
         "postgres: a writer may keep books for a pipeline that is not its own",
         "connectors/postgres/roles.py",
         "SinkRoles._policies",

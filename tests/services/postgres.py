@@ -165,6 +165,28 @@ class PostgresServer:
             cursor.execute("SELECT pg_promote()")
             assert cursor.fetchone() == (True,)
 
+    def standby(self, settings: Mapping[str, str] | None = None) -> PostgresServer:
+        """Start another server that follows this one, by a base backup and streaming.
+
+        :param settings: further lines of its configuration
+        """
+        other = PostgresServer(self._settings | dict(settings or {}))
+        other._directory = Path(tempfile.mkdtemp(prefix="ckpt-postgres-"))
+        other.port = _free_port()
+        if self._user is not None:
+            os.chown(other._directory, self._user.pw_uid, self._user.pw_gid)
+        subprocess.run(
+            [self._bin / "pg_basebackup", "-d", self.dsn, "-D", other._directory / "data", "-R", "-c", "fast"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            cwd=other._directory,
+            **self._credentials(),  # type: ignore[call-overload]
+        )
+        with (other._directory / "data" / "postgresql.auto.conf").open("a") as conf:
+            conf.writelines(f"{name} = {value}\n" for name, value in (settings or {}).items())
+        other._databases = self._databases
+        return other.start()
+
     def _copy(self, source: str, target: str) -> None:
         shutil.rmtree(self._home / target, ignore_errors=True)
         subprocess.run(["cp", "-a", self._home / source, self._home / target], check=True)

@@ -7,6 +7,7 @@ planning could not see, at a position that it had passed already, came late.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,27 +17,10 @@ from airflow_provider_ckpt.connectors.postgres.common import literal, quote
 from airflow_provider_ckpt.connectors.postgres.cursor_values import SequenceState
 from airflow_provider_ckpt.connectors.postgres.origins import Origin
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
+from airflow_provider_ckpt.connectors.postgres.timelines import reaches, server_state
 from airflow_provider_ckpt.core.ranges import Range
 
-_SERVER = """
-SELECT pg_catalog.txid_current_snapshot()::text, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
-       CASE WHEN logs THEN substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8) END,
-       CASE WHEN logs THEN pg_catalog.pg_current_wal_insert_lsn()::text END
-FROM (SELECT NOT pg_catalog.pg_is_in_recovery()
-          AND pg_catalog.has_function_privilege('pg_catalog.pg_walfile_name(pg_lsn)', 'EXECUTE') AS logs) AS server
-"""
-_MAY_READ_FILES = """
-SELECT pg_catalog.has_function_privilege('pg_catalog.pg_read_file(text, bigint, bigint, boolean)', 'EXECUTE')
-"""
-_BEFORE_THE_FORK = """
-SELECT EXISTS (
-    SELECT FROM regexp_matches(
-        pg_catalog.pg_read_file('pg_wal/' || {0}::text || '.history', 0, 1048576, true), '^(\\d+)\\t(\\S+)', 'gn'
-    ) AS line
-    WHERE lpad(upper(to_hex(line[1]::int)), 8, '0') = {1}::text AND line[2]::pg_lsn >= {2}::pg_lsn
-)
-"""
-"""Whether a timeline left another one after some place in the log: the history of a timeline names its ancestors."""
+log = logging.getLogger(__name__)
 
 _MAY_READ = "SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
 
@@ -67,6 +51,7 @@ class Witness:
     :param log: the end of that log
     :param sequences: by oid: newest value, file, and whether the sequence was ever seen at or beyond the table's end
     :param files: by oid of a relation, the file that stores its rows
+    :param branch: digest of the timeline's history, None if there is none or it may not be seen
     """
 
     end: int
@@ -78,6 +63,7 @@ class Witness:
     log: str | None
     sequences: Mapping[int, tuple[int | None, int, bool]] = field(default_factory=dict)
     files: Mapping[int, int] = field(default_factory=dict)
+    branch: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -91,6 +77,7 @@ class Witness:
             "log": self.log,
             "sequences": {str(oid): list(seen) for oid, seen in self.sequences.items()},
             "files": {str(oid): file for oid, file in self.files.items()},
+            "branch": self.branch,
         }
 
     @classmethod
@@ -147,7 +134,7 @@ class Watch:
         self._top = top
         self._sequences = sequences
         self._origins = origins
-        self._snapshot, self._xid, self._timeline, self._log = fetch(_SERVER, [])[0]
+        self._now = server_state(fetch)
 
     def witness(self, before: Witness | None, tail: int, end: int) -> Witness:
         """Return the witness with which the next planning compares.
@@ -161,15 +148,16 @@ class Watch:
             end=end,
             reached=end > tail or bool(before and before.reached) or (self._top is not None and self._top >= tail - 1),
             top=self._top,
-            snapshot=self._snapshot,
-            xid=self._xid,
-            timeline=self._timeline,
-            log=self._log,
+            snapshot=self._now.snapshot,
+            xid=self._now.xid,
+            timeline=self._now.timeline,
+            log=self._now.log,
             sequences={
                 item.oid: (item.last, item.file, known.get(item.oid, (None, 0, False))[2] or self._leads(item))
                 for item in self._sequences
             },
             files={item.oid: item.file for item in self._origins},
+            branch=self._now.branch,
         )
 
     def signs(self, before: Witness) -> Iterator[Sign]:
@@ -205,25 +193,49 @@ class Watch:
         return None if len(found) > _STRETCHES else [Range(start, end) for start, end in found]
 
     def _server(self, before: Witness) -> Iterator[Sign]:
+        now = self._now
         again = "positions that were read may have been given out again, to other rows."
-        if self._xid < before.xid:
-            yield Sign(f"its server went back in time, from transaction {before.xid} to {self._xid}: {again}")
-        elif before.timeline and self._timeline and self._timeline != before.timeline and not self._kept_all(before):
-            yield Sign(
-                f"its server was restored or failed over, from timeline {before.timeline} to {self._timeline}, and it "
-                f"is not known whether all that was read came along: {again} A user that may call "
-                "pg_read_file(text, bigint, bigint, boolean) can see where the timelines parted."
-            )
-        elif (
-            self._log and before.log and self._fetch("SELECT {0}::pg_lsn < {1}::pg_lsn", [self._log, before.log])[0][0]
-        ):
-            yield Sign(f"its server's log went back, from {before.log} to {self._log}: {again}")
+        if now.xid < before.xid:
+            yield Sign(f"its server went back in time, from transaction {before.xid} to {now.xid}: {again}")
+        elif before.timeline and now.timeline and now.timeline != before.timeline:
+            if lost := self._lost(before.timeline, before.log):
+                yield Sign(
+                    f"its server was restored or failed over, from timeline {before.timeline} to {now.timeline}, and "
+                    f"{lost}: {again}"
+                    + (
+                        ""
+                        if now.history
+                        else " `airflow ckpt db roles source SCHEMA` prints a function by which the source's user can "
+                        "look up where the timelines parted; where nothing was lost, the next run then goes on."
+                    )
+                )
+        elif before.branch and now.branch and now.branch != before.branch:
+            yield Sign(f"its server is another one, which began timeline {now.timeline} elsewhere: {again}")
+        elif now.log and before.log and not reaches(now.log, before.log):
+            yield Sign(f"its server's log went back, from {before.log} to {now.log}: {again}")
 
-    def _kept_all(self, before: Witness) -> bool:
-        """Whether the server's timeline is known to have left the other one after the last planning."""
-        if before.log is None or not self._fetch(_MAY_READ_FILES, [])[0][0]:
-            return False
-        return bool(self._fetch(_BEFORE_THE_FORK, [self._timeline, before.timeline, before.log])[0][0])
+    def _lost(self, timeline: str, end: str | None) -> str:
+        """Return what is missing of an earlier timeline, as words; empty if the server is known to have all of it.
+
+        :param timeline: that of the last planning
+        :param end: the log's end at that time
+        """
+        if not self._now.history:
+            return "it is not known whether all that was read came along"
+        place = self._now.left(timeline)
+        if place is None or end is None:
+            return f"the history of the new one does not say that it follows on {timeline}"
+        if not reaches(place, end):
+            return f"they parted at {place}, before {end}, which the log had reached when the source was last looked at"
+        log.info(
+            "the server of %s failed over from timeline %s to %s at %s, with all that was read up to %s",
+            self._table.label,
+            timeline,
+            self._now.timeline,
+            place,
+            end,
+        )
+        return ""
 
     def _sequence(self, now: SequenceState, before: Witness) -> Iterator[Sign]:
         last, file, led = before.sequences[now.oid]

@@ -75,4 +75,4 @@ def test_one_that_nobody_can_look_up_is_told(plans: Plans, server: PostgresServe
     server.back_up()
     server.restore(new_timeline=True)
 
-    assert "pg_read_file" in plain.told()
+    assert "airflow ckpt db roles source" in plain.told()

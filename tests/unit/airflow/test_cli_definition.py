@@ -57,7 +57,7 @@ def test_these_are_the_commands() -> None:
         "dlq": "list show export replay discard",
         "pipeline": "list show delete",
         "db": "migrate check downgrade",
-        "db roles": "ledger sink",
+        "db roles": "ledger sink source",
     }
     expected = {f"{group} {name}".strip() for group, names in groups.items() for name in names.split()}
 
