@@ -34,7 +34,7 @@ def sink(args: Namespace) -> dict[str, Any]:
 @command(_script)
 def source(args: Namespace) -> dict[str, Any]:
     """SQL that lets a role read source tables, and see where the server's timelines parted."""
-    from airflow_provider_ckpt.connectors.postgres.roles import SourceRoles
+    from airflow_provider_ckpt.connectors.postgres.source_roles import SourceRoles
 
     roles = SourceRoles(args.schema, args.reader, args.table or ())
     return {"schema": args.schema, "roles": [args.reader], "sql": roles.sql}

@@ -1,0 +1,75 @@
+"""SQL that lets a role read source tables, and see whether a failover of their server lost anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_provider_ckpt.connectors.postgres.common import literal, quote
+from airflow_provider_ckpt.connectors.postgres.roles import block, grant_database, make_roles, text_array
+from airflow_provider_ckpt.connectors.postgres.timelines import FUNCTION, READ_FILE, SWITCHES
+
+_GRANT_SEQUENCES = """
+DECLARE owned record;
+BEGIN
+    FOR owned IN
+        SELECT DISTINCT pg_catalog.format('%I.%I', n.nspname, s.relname) AS name
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace own ON own.oid = c.relnamespace
+        JOIN pg_catalog.pg_depend d ON d.refobjid = c.oid AND d.refclassid = 'pg_catalog.pg_class'::regclass
+            AND d.classid = 'pg_catalog.pg_class'::regclass
+        JOIN pg_catalog.pg_class s ON s.oid = d.objid AND s.relkind = 'S'
+        JOIN pg_catalog.pg_namespace n ON n.oid = s.relnamespace
+        WHERE own.nspname = {schema} AND c.relname = ANY ({tables})
+    LOOP
+        EXECUTE pg_catalog.format('GRANT SELECT ON SEQUENCE %s TO %I', owned.name, {reader});
+    END LOOP;
+END"""
+"""Lets a reader see how far the sequences of its tables are."""
+
+
+@dataclass(frozen=True)
+class SourceRoles:
+    """Who may read source tables in a schema, and where the server's timelines parted.
+
+    Only a user who may call ``pg_read_file`` can make the function that tells it; for any other one the script warns.
+
+    :param schema: of the tables
+    :param reader: the role that reads them
+    :param tables: their names in the schema
+    """
+
+    schema: str
+    reader: str
+    tables: Sequence[str] = ()
+
+    @property
+    def sql(self) -> str:
+        """The script; it may be run again."""
+        here, reader = quote(self.schema), quote(self.reader)
+        function = f"{here}.{FUNCTION}()"
+        made = (
+            f"CREATE OR REPLACE FUNCTION {function} "
+            "RETURNS TABLE (timeline pg_catalog.int8, switched pg_catalog.pg_lsn) "
+            f"LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {literal(SWITCHES)}"
+        )
+        guarded = (
+            f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC",
+            f"GRANT EXECUTE ON FUNCTION {function} TO {reader}",
+        )
+        lines = [
+            "BEGIN;",
+            *make_roles((self.reader,)),
+            *grant_database("CONNECT", (self.reader,)),
+            f"GRANT USAGE ON SCHEMA {here} TO {reader};",
+            block(
+                f"IF pg_catalog.has_function_privilege({literal(READ_FILE)}, 'EXECUTE') THEN "
+                + " ".join(f"EXECUTE {literal(statement)};" for statement in (made, *guarded))
+                + f" ELSE RAISE WARNING '% may not call {READ_FILE}, so the function that tells where timelines "
+                "parted is not made: every failover of this server fails runs', current_user; END IF;"
+            ),
+            *(f"GRANT SELECT ON {here}.{quote(table)} TO {reader};" for table in self.tables),
+        ]
+        if self.tables:
+            names = {"schema": literal(self.schema), "reader": literal(self.reader), "tables": text_array(self.tables)}
+            lines.append(f"DO {literal(_GRANT_SEQUENCES.format(**names))};")
+        return "\n".join([*lines, "COMMIT;"]) + "\n"
