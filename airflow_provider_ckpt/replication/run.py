@@ -11,13 +11,18 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.connectors.protocols import REACHES, KeepsWitness
+from airflow_provider_ckpt.connectors.protocols import REACHES
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Receipt, side_generation
-from airflow_provider_ckpt.core.errors import CkptError, FencedError, LedgerUnavailableError, StaleEpochError
+from airflow_provider_ckpt.core.errors import (
+    CkptError,
+    FencedError,
+    LedgerUnavailableError,
+    SinkChangedError,
+    StaleEpochError,
+)
 from airflow_provider_ckpt.core.policy import route
-from airflow_provider_ckpt.core.sink_standing import SinkStanding
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.replication import file_lists, sink_checks
+from airflow_provider_ckpt.replication import file_lists, final_check
 from airflow_provider_ckpt.replication.measuring import Measuring
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.planner import Planner
@@ -36,12 +41,15 @@ log = logging.getLogger(__name__)
 
 _OF_SPARK = frozenset({"spark_start", "spark"})
 """The steps in which a run waits for Spark."""
+_TOLD_BY_SINK = (StaleEpochError, FencedError, SinkChangedError)
+"""Errors after which a look at the sink tells nothing new, or is another run's."""
 
 
 class Run:
     """A held lease on a pipeline, with its source and sink open.
 
-    As a context manager it closes them in the end, and after an error releases the lease too.
+    As a context manager it closes them in the end, and after an error looks once more at a sink that may have got
+    something, and releases the lease. What ends the process is no error: there is no time for a look then.
 
     :ivar summary: what this process did in the run
     :ivar measuring: its numbers, as they go to the set-up's meter
@@ -246,7 +254,8 @@ class Run:
         :raises SinkChangedError: if the sink has lost meanwhile what this run delivered
         """
         if self.summary.batches:
-            self._confirm_sink()
+            with self.step("confirm"):
+                final_check.confirm(self.setup, self.lease, self.sink)
         records = self.ledger.partitions(self.pipeline.name)
         states: dict[str, int] = {}
         for name, record in records.items():
@@ -276,16 +285,6 @@ class Run:
             self.ledger.release(self.lease)
         log.info("%s", self.summary.line())
         return self.summary
-
-    def _confirm_sink(self) -> None:
-        """Make sure that what was delivered is still there: a sink may fail over or be restored under a run, too."""
-        with self.step("confirm"):
-            found = sink_checks.refuse_changed(self.setup, self.sink, sent=True)
-            if isinstance(self.sink, KeepsWitness):
-                self.sink.keep_witness(self.epoch)
-            known = self.ledger.sink_standing(self.pipeline.name)
-            if known.target is None and found.target is not None:  # made by this run's first commit
-                self.ledger.note_sink(self.lease, SinkStanding(self.epoch, found.target, found.location))
 
     def settled(self, receipts: Sequence[Receipt]) -> None:
         """Count batches that now have their verdict."""
@@ -329,6 +328,9 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        failed = kind is not None and issubclass(kind, Exception) and not issubclass(kind, _TOLD_BY_SINK)
+        if failed and (self.summary.spark_started or self.summary.batches):
+            final_check.confirm_after_failure(self.setup, self.lease)
         self.close()
         if kind is not None:
             if issubclass(kind, StaleEpochError | FencedError):

@@ -1,6 +1,6 @@
 """Notices that a target was truncated although its bookkeeping stands.
 
-With each new fence, and at the end of each run that delivered something, the sink keeps a witness: the file of every
+With each new fence, and when a run ends or fails that delivered something, the sink keeps a witness: the file of every
 table that holds rows, its size, hashes of some rows. TRUNCATE gives a table another file, and so do VACUUM FULL,
 CLUSTER and an ALTER TABLE that rewrites it, but those keep the rows. So a table with another file is set back if it is
 empty now, or if none of the rows of the witness is there.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import closing
 
+import psycopg2
 import pytest
 
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, SinkChangedError
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, SinkChangedError, SourceError
 from airflow_provider_ckpt.replication import sink_changes
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
@@ -417,6 +420,88 @@ def test_a_run_whose_sink_lost_commits_under_it_does_not_end_as_done(orders: Rep
     orders.run()
 
     assert counted(orders) == (1000, 1000)
+
+
+def fill_anew(dsn: str) -> None:
+    """Truncate the target and leave a row of somebody else's in it: only a witness of the target's own can tell."""
+    first_row = "CREATE TABLE another AS SELECT * FROM target LIMIT 1"
+    execute(dsn, first_row, "UPDATE another SET id = 7777", "TRUNCATE target", "INSERT INTO target TABLE another")
+
+
+def test_a_target_that_was_truncated_and_filled_anew_after_a_failed_first_run_is_refused(orders: Replication) -> None:
+    execute(orders.dsn, "ALTER TABLE target ADD CONSTRAINT no_950 CHECK (id <> 950)")
+    with pytest.raises(CkptError, match="no_950"):
+        orders.changed(dead_letter_queue={"enabled": False}).run()
+    execute(orders.dsn, "ALTER TABLE target DROP CONSTRAINT no_950")
+    assert scalar(orders.dsn, "SELECT count(*) FROM target") > 0
+    fill_anew(orders.dsn)
+
+    assert "was truncated and filled anew" in refused(orders)
+
+
+def fail(orders: Replication, error: Exception, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Run, and fail when all is delivered and something has happened meanwhile."""
+    with acquire(orders.setup()) as run:
+        run.plan()
+        run.execute(SessionEngine(orders.spark), rounds=True)
+        meanwhile()
+        raise error
+
+
+@pytest.mark.parametrize("error", [SourceError("it is gone"), ZeroDivisionError("it is gone")])
+def test_a_target_that_was_truncated_after_a_run_failed_behind_its_deliveries_is_refused(
+    orders: Replication, error: Exception
+) -> None:
+    with pytest.raises(type(error), match="it is gone"):
+        fail(orders, error)
+    fill_anew(orders.dsn)
+
+    assert "was truncated and filled anew" in refused(orders)
+
+
+def test_a_failed_run_keeps_its_error_when_its_sink_has_changed_too_and_the_next_run_is_refused(
+    orders: Replication, caplog: pytest.LogCaptureFixture
+) -> None:
+    loss = ("DELETE FROM target WHERE id > 900", "DELETE FROM ckpt_sink_receipt WHERE seq = 9")
+
+    with pytest.raises(SourceError, match="it is gone"):
+        fail(orders, SourceError("it is gone"), lambda: execute(orders.dsn, *loss))
+
+    assert "1 receipts of batches that were delivered are missing" in caplog.text
+    assert "1 receipts of batches that were delivered are missing" in refused(orders)
+
+
+def test_a_failed_run_whose_sink_does_not_answer_ends_soon_with_its_own_error(
+    orders: Replication, caplog: pytest.LogCaptureFixture
+) -> None:
+    moments = []
+    blocker = psycopg2.connect(orders.dsn)
+
+    def block() -> None:
+        blocker.cursor().execute("LOCK TABLE target IN ACCESS EXCLUSIVE MODE")
+        moments.append(time.monotonic())
+
+    with closing(blocker):
+        with pytest.raises(SourceError, match="it is gone"):
+            fail(orders, SourceError("it is gone"), block)
+        assert time.monotonic() - moments[0] < 15
+        assert "did not answer" in caplog.text
+        assert not orders.ledger.status("orders")["lease"]["held"]
+
+    assert orders.run().records.delivered == 0
+
+
+def test_a_failed_run_whose_sink_cannot_be_reached_any_more_ends_with_its_own_error(
+    orders: Replication, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lose() -> None:
+        orders.dsn = orders.dsn.rpartition("/")[0] + "/nowhere"
+
+    with pytest.raises(SourceError, match="it is gone"):
+        fail(orders, SourceError("it is gone"), lose)
+
+    assert "could not be looked at" in caplog.text
+    assert not orders.ledger.status("orders")["lease"]["held"]
 
 
 def test_a_truncated_sink_stays_refused_when_accepting_it_died_after_the_fence(orders: Replication) -> None:
