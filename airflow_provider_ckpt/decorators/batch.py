@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.operators.declaration import Declaration
+from airflow_provider_ckpt.operators.expansion import CkptTaskDecorator
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def ckpt_batch_task(
     :param pipeline: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline`` (templated)
     :param kwargs: further arguments of :class:`CkptReplicateOperator`
     """
-    return task_decorator_factory(
-        python_callable=python_callable, decorated_operator_class=CkptBatchOperator, pipeline=pipeline, **kwargs
-    )
+
+    def decorate(function: Callable[..., Any]) -> CkptTaskDecorator:
+        made = task_decorator_factory(
+            python_callable=function, decorated_operator_class=CkptBatchOperator, pipeline=pipeline, **kwargs
+        )
+        return CkptTaskDecorator.of(made)
+
+    return cast("TaskDecorator", decorate if python_callable is None else decorate(python_callable))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, get_parsing_context
+from airflow.sdk.definitions._internal.expandinput import MappedArgument
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ckpt.assets.pipeline import pipeline_asset
@@ -24,7 +25,9 @@ from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledge
 from airflow_provider_ckpt.links.pipeline import PipelineLink
 from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators import declaration as declarations
+from airflow_provider_ckpt.operators import expansion
 from airflow_provider_ckpt.operators.declaration import Declaration
+from airflow_provider_ckpt.operators.expansion import CkptPartial
 from airflow_provider_ckpt.operators.last_will import let_go
 
 if TYPE_CHECKING:
@@ -48,7 +51,8 @@ class CkptOperator(BaseOperator):
     """Base of the operators that work on one pipeline.
 
     A declaration that is wrong is an import error of its DAG. *Rendered Templates* shows it as ``declaration``, with
-    its digest, and a change of it is a new version of the DAG. A mapped task is named after its pipeline.
+    its digest, and a change of it is a new version of the DAG, also where a mapped task or group expands over it. A
+    mapped task is named after its pipeline.
 
     :param pipeline: its declaration (templated); a path is relative to the folder of the DAG file
     :param ckpt_conn_id: the ledger's connection; see :class:`CkptHook`
@@ -75,6 +79,11 @@ class CkptOperator(BaseOperator):
         self._held: tuple[Ledger, Lease] | None = None
         self._killed = False
         self._meter: StatsMeter | None = None
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> CkptPartial:
+        """Give some of the arguments, and expand over the others; see Airflow's documentation of it."""
+        return CkptPartial.of(super().partial(**kwargs))
 
     def on_kill(self) -> None:
         """Stop Spark, then try to record that its attempts are cancelled and let go of the lease; 2 s each at most.
@@ -120,6 +129,8 @@ class CkptOperator(BaseOperator):
             context["map_index_template"] = _LABEL
 
     def _shown(self) -> dict[str, Any] | None:
+        if isinstance(self.pipeline, MappedArgument):
+            return expansion.shown(self.pipeline, self._folder, f"task {self.task_id}")
         return declarations.shown(self.pipeline, self._folder, f"task {self.task_id}")
 
     @property

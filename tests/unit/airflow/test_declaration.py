@@ -171,6 +171,82 @@ def test_a_change_of_a_pipeline_is_a_new_version_of_its_dag(parse: Parse, made: 
     assert stored[1] != stored[2]
 
 
+FILES = '["pipelines/other.yaml", "pipelines/orders.yaml"]'
+MAPPED = {
+    "operator": f'CkptReplicateOperator.partial(task_id="t").expand(pipeline={FILES})',
+    "arguments": 'CkptReplicateOperator.partial(task_id="t").expand_kwargs([{"pipeline": "pipelines/orders.yaml"}])',
+    "other argument": (
+        'CkptReplicateOperator.partial(task_id="t", pipeline="pipelines/orders.yaml").expand(ckpt_conn_id=["a", "b"])'
+    ),
+    "sensor": f'CkptLagSensor.partial(task_id="t").expand(pipeline={FILES})',
+    "act": f'CkptDrainOperator.partial(task_id="t", reason="a look").expand(pipeline={FILES})',
+    "function": "clean.expand(limit=[1, 2])",
+    "function's arguments": 'clean.partial(limit=1).expand_kwargs([{"at": 1}, {"at": 2}])',
+    "group": f"each.expand(pipeline={FILES})",
+    "group's arguments": 'each.expand_kwargs([{"pipeline": "pipelines/orders.yaml"}])',
+    "group's constant": 'all.partial(pipeline="pipelines/orders.yaml").expand(conn=["a", "b"])',
+}
+MAPPED_HEADER = """
+from airflow_provider_ckpt.decorators.batch import ckpt_batch_task
+from airflow_provider_ckpt.operators.phases import CkptDrainOperator
+from airflow_provider_ckpt.sensors.lag import CkptLagSensor
+
+@ckpt_batch_task(pipeline="pipelines/orders.yaml")
+def clean(rows, *, limit, at=0):
+    return rows
+
+@task_group
+def each(pipeline):
+    CkptReplicationTaskGroup("run", pipeline=pipeline)
+
+@task_group
+def all(pipeline, conn):
+    CkptReplicationTaskGroup("run", pipeline=pipeline, ckpt_conn_id=conn)
+
+def make():
+    return DAG("orders", schedule=None)
+
+with make():
+    """
+
+
+@pytest.mark.parametrize("made", MAPPED)
+def test_a_change_of_a_file_is_a_new_version_of_a_dag_that_expands_over_it(parse: Parse, made: str) -> None:
+    stored = []
+    for table in ("orders", "orders", "customers"):
+        changed = YAML.replace("table: orders", f"table: {table}")
+        dags, error = parse(MAPPED_HEADER + MAPPED[made], orders=changed, other=YAML)
+        assert error == ""
+        whole = DagSerialization.to_dict(dags["orders"])
+        assert DagSerialization.from_dict(whole).task_dict
+        stored.append(whole["dag"]["tasks"])
+
+    assert stored[0] == stored[1]
+    assert stored[1] != stored[2]
+
+
+def test_what_another_task_returns_is_no_part_of_a_dags_version(parse: Parse) -> None:
+    code = """
+from airflow.sdk import task
+
+@task
+def listed():
+    return ["pipelines/orders.yaml"]
+
+with DAG("orders", schedule=None):
+    CkptReplicateOperator.partial(task_id="t").expand(pipeline=listed())
+"""
+    dags, error = parse(code, orders=YAML)
+
+    assert error == ""
+    (stored,) = [
+        task["__var"]
+        for task in DagSerialization.to_dict(dags["orders"])["dag"]["tasks"]
+        if task["__var"]["task_id"] == "t"
+    ]
+    assert stored.get("declaration") is None
+
+
 def test_rendered_templates_show_the_document_and_no_value_of_the_engines_configuration(parse: Parse) -> None:
     conf = "run: {conf: {spark.hadoop.fs.s3a.secret.key: hunter2}}\ntransform: {where: \"id <> '{{ x }}'\"}\n"
     dags, _ = parse(single('"pipelines/orders.yaml"'), orders=YAML + conf)
