@@ -76,21 +76,38 @@ def shown(declaration: object, folder: str | Path, user: str) -> dict[str, Any] 
     :param folder: the folder from which relative paths start
     :param user: the name of the declaration's user in errors
     """
+    known = digest(declaration, folder, user)
+    if known is None:
+        return None
+    try:
+        if isinstance(declaration, str | Path):
+            pipeline = _parsed(*_version(Path(folder) / declaration))
+        else:
+            pipeline = read(declaration, folder, user)
+    except ConfigError:
+        return None
+    return {"digest": known, "document": None if pipeline is None else _without_conf(pipeline)}
+
+
+def digest(declaration: object, folder: str | Path, user: str) -> str | None:
+    """Return the digest of a declaration; None if it cannot be read yet. A file is read and not judged.
+
+    :param declaration: the declaration as a DAG gives it
+    :param folder: the folder from which relative paths start
+    :param user: the name of the declaration's user in errors
+    """
     if not is_literal(declaration):
         return None
     try:
         if isinstance(declaration, str | Path):
             from airflow_provider_ckpt.config.load import text_of
 
-            path = Path(folder) / declaration
-            digest = hashlib.sha256(text_of(path).encode()).hexdigest()
-            pipeline = _parsed(*_version(path))
-            return {"digest": digest, "document": None if pipeline is None else _without_conf(pipeline)}
-        pipeline = read(declaration, folder, user)
+            text = text_of(Path(folder) / declaration)
+        else:
+            text = json.dumps(read(declaration, folder, user).document(), sort_keys=True)
     except ConfigError:
         return None
-    whole = json.dumps(pipeline.document(), sort_keys=True)
-    return {"digest": hashlib.sha256(whole.encode()).hexdigest(), "document": _without_conf(pipeline)}
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_literal(declaration: object) -> bool:

@@ -90,8 +90,6 @@ def _covered_result(result: XComArg) -> XComArg:
 
 
 def _declare(operator: MappedOperator) -> None:
-    if get_parsing_context().dag_id is not None:  # a task is about to run, and nothing is stored
-        return
     given = operator.partial_kwargs
     found = [given[_PIPELINE]] if _PIPELINE in given else _values(operator.expand_input.value, _PIPELINE)
     folder = operator.dag.folder if operator.dag else ""
@@ -113,8 +111,9 @@ def _values(expanded: object, key: str) -> Iterable[object]:
 
 
 def _together(found: Iterable[object], folder: str, user: str) -> dict[str, Any] | None:
-    each = [declarations.shown(item, folder, user) for item in found]
-    if not any(each):
+    if get_parsing_context().dag_id is not None:  # a task is about to run, and nothing is stored
         return None
-    digests = [item["digest"] if item else None for item in each]
+    digests = [declarations.digest(item, folder, user) for item in found]
+    if not any(digests):
+        return None
     return {"digest": hashlib.sha256(json.dumps(digests).encode()).hexdigest(), "document": None}

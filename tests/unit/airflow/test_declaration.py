@@ -225,6 +225,21 @@ def test_a_change_of_a_file_is_a_new_version_of_a_dag_that_expands_over_it(parse
     assert stored[1] != stored[2]
 
 
+def test_a_file_that_is_wrong_or_missing_among_those_that_a_dag_expands_over_is_part_of_its_version_too(
+    parse: Parse,
+) -> None:
+    expand = (
+        'CkptReplicateOperator.partial(task_id="t").expand(pipeline=["pipelines/orders.yaml", "pipelines/none.yaml"])'
+    )
+    stored = []
+    for text in ("name: orders", YAML):
+        dags, error = parse(f'with DAG("orders", schedule=None):\n    {expand}', orders=text)
+        assert error == ""
+        stored.append(DagSerialization.to_dict(dags["orders"])["dag"]["tasks"])
+
+    assert stored[0] != stored[1]
+
+
 def test_what_another_task_returns_is_no_part_of_a_dags_version(parse: Parse) -> None:
     code = """
 from airflow.sdk import task
