@@ -200,7 +200,9 @@ def run(rounds: int) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.airflow", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="counted rounds (default: 5)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="counted rounds (default: 5); of 0 the one that warms up counts"
+    )
     options = parser.parse_args(arguments)
     publish(run(options.rounds), RESULT, SHOWN, target="bench-airflow" if is_whole(parser, options) else "")
     return 0

@@ -21,7 +21,7 @@ class Rounds:
 
     :param seconds: by way, one number a counted round
     :param steps: by way, the seconds of each step of our own runs
-    :param counted: whether this round counts; the first warms up and does not
+    :param counted: whether this round counts; the first warms up and does not, unless it is the only one
     """
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
@@ -29,9 +29,9 @@ class Rounds:
     counted: bool = False
 
     def each(self, number: int, measure: Callable[[], None]) -> None:
-        """Carry out a round that warms up and then ``number`` that count."""
+        """Carry out a round that warms up and then ``number`` that count; of 0, the one that warms up counts."""
         for at in range(number + 1):
-            self.counted = at > 0
+            self.counted = at > 0 or not number
             say(f"round {at} of {number}" if at else "warm-up")
             measure()
 
