@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import re
 import secrets
 import sys
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
+log = logging.getLogger(__name__)
+
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _READY = "spark.ckpt.ready"
 _CONF = {
@@ -45,7 +48,7 @@ _RETRIES, _LONGEST_MS = 5, 2_000
 """About 5 s in all; by default Spark's client tries for ten minutes."""
 
 _KEY_OF_THIS_PROCESS = secrets.token_bytes(32)
-"""Key of session ids where Airflow has no Fernet key; the runs of one process still share a session."""
+"""Where Airflow has no Fernet key; Airflow runs each task in a process of its own, the command line too."""
 
 
 def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> SparkSession:
@@ -76,15 +79,15 @@ def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> S
 
 
 def _ids(pipeline: Pipeline, ledger: str, parcel: Parcel) -> Iterator[str]:
-    """The ids that the pipeline's session may have, the likeliest first; nobody guesses one without Airflow's key.
+    """The ids that the pipeline's session may have, the likeliest first; nobody guesses one without the key.
 
-    Whoever knows a session's id may join it and run code with what it holds. So ids are made with Airflow's Fernet
-    key, which survives restarts and is the same on all workers. Where there is none, each process makes its own.
+    Whoever knows a session's id may join it and run code with what it holds. So ids are made with a key, see
+    :func:`session_key`.
 
     A server never opens a session again that it has closed, as it does with one that nobody used for an hour: then the
     day's next one is taken.
     """
-    secret = _airflow_key() or _KEY_OF_THIS_PROCESS
+    secret = session_key()
     day = datetime.now(UTC).date().isoformat()
     for number in count():
         session = [ledger, pipeline.name, parcel.digest, sorted(pipeline.run.conf.items()), day, number]
@@ -92,11 +95,17 @@ def _ids(pipeline: Pipeline, ledger: str, parcel: Parcel) -> Iterator[str]:
         yield str(uuid.UUID(bytes=told[:16], version=4))
 
 
-def _airflow_key() -> bytes:
-    """Airflow's Fernet key, empty if there is none."""
+def session_key() -> bytes:
+    """The key with which ids of sessions are made: Airflow's Fernet key, or one that only this process has."""
     from airflow.configuration import conf
 
-    return str(conf.get("core", "fernet_key", fallback="")).encode()
+    if key := str(conf.get("core", "fernet_key", fallback="")):
+        return key.encode()
+    log.warning(
+        "Airflow has no Fernet key here, so this run has a Spark Connect session that no other run finds, with workers "
+        "that have to start. Set [core] fernet_key to the same value wherever tasks run."
+    )
+    return _KEY_OF_THIS_PROCESS
 
 
 def without_ids(text: str) -> str:

@@ -31,6 +31,9 @@ _PIPELINES = {
     "later": (_COPY, ""),
 }
 _DAGS = """
+import hashlib
+import os
+
 from airflow.sdk import DAG, Asset, task, task_group
 
 from airflow_provider_ckpt.dag_factories.pipelines import pipeline_dags
@@ -83,6 +86,16 @@ with DAG("care", schedule=None, params={"pipeline": "own", "dry_run": True}):
         >> CkptDrainOperator(task_id="drain", **given, reason="a look at {{ params.pipeline }}")
         >> CkptResumeOperator(task_id="resume", **given)
     )
+
+with DAG("warm", schedule=None):
+
+    @task
+    def key():
+        from airflow_provider_ckpt.hooks.connect_session import session_key
+
+        return {"process": os.getpid(), "digest": hashlib.sha256(session_key()).hexdigest()}
+
+    key()
 
 with DAG("patient", schedule=None):
     CkptLagSensor(task_id="work", pipeline="pipelines/later.yaml", at_least=1, deferrable=True, poke_interval=1)
@@ -265,3 +278,12 @@ def test_a_sensor_waits_in_the_triggerer_until_there_is_work(surface: Surface) -
 
     surface.scene.succeeds("patient", run_id)
     assert surface.airflow.xcom("patient", run_id, "work")["total"] == 20
+
+
+def test_all_tasks_make_the_ids_of_spark_connect_sessions_with_the_same_key_so_that_runs_share_one(
+    surface: Surface,
+) -> None:
+    keys = [surface.airflow.xcom("warm", surface.scene.run("warm"), "key") for _ in range(2)]
+
+    assert keys[0]["process"] != keys[1]["process"]
+    assert keys[0]["digest"] == keys[1]["digest"]

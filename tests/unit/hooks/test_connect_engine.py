@@ -104,6 +104,18 @@ def test_without_airflow_s_key_nobody_else_finds_a_session(pipeline: Pipeline, m
     assert not set(first_ids(pipeline)) & set(here)
 
 
+@pytest.mark.parametrize(("key", "says"), [("", "[core] fernet_key"), ("a", "")])
+def test_a_run_without_airflow_s_key_says_that_it_finds_no_warm_session(
+    key: str, says: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", key)
+
+    connect_session.session_key()
+
+    assert says in caplog.text
+    assert bool(caplog.text) == bool(says)
+
+
 def test_no_message_shows_a_session_s_id() -> None:
     said = "[INVALID_HANDLE.SESSION_CLOSED] The handle 5A6b7e2f-6d0c-4b0e-9d55-0f5c6a1f8c11 is invalid."
 
