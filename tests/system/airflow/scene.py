@@ -270,6 +270,11 @@ class Scene:
         """The ledger; the caller closes it."""
         return Ledger.open(sqlalchemy_url(self.ledger_dsn))
 
+    def status(self, name: str) -> dict[str, Any]:
+        """What ``airflow ckpt status`` says."""
+        found: dict[str, Any] = json.loads(self.airflow.cli("ckpt", "status", name, "-o", "json").stdout)
+        return found
+
     def checkpoint(self, name: str) -> int:
         """How far the pipeline's one source partition is committed, 0 before its first run."""
         found = scalar(

@@ -55,7 +55,7 @@ def test_of_two_runs_at_once_the_second_waits_or_fails_fast_as_configured(scene:
     assert [event["who"].split("/")[1] for event in scene.events("doubled", "lease_acquired")] == [first, waiting]
 
 
-def test_past_an_expired_lease_the_second_run_fences_the_first(scene: Scene) -> None:
+def test_past_an_expired_lease_status_tells_of_the_first_run_and_the_second_fences_it(scene: Scene) -> None:
     scene.write("expired", range(80))
     with scene.closed("expired"):
         frozen = scene.begin("expired")
@@ -63,12 +63,20 @@ def test_past_an_expired_lease_the_second_run_fences_the_first(scene: Scene) -> 
         hosts = processes.below(scene.worker("expired", frozen, "replicate")[0].pid)
         processes.kill(hosts, signal.SIGSTOP)
         try:
+            scene.let_go("expired")
+            seen_while_frozen = scene.status("expired")
             second = scene.begin("expired")
             scene.happens("expired", "fenced")
         finally:
             processes.kill(hosts, signal.SIGCONT)
 
+    assert not seen_while_frozen["lease"]["held"]
+    told = seen_while_frozen["dag_run"]
+    assert (told["dag_id"], told["run_id"], told["state"]) == ("expired", frozen, "running")
+    assert "Airflow shows replicate as running, but nobody holds the lease" in told["disagrees"]
+
     scene.succeeds("expired", second)
+    assert scene.status("expired")["dag_run"]["run_id"] == second
 
     assert scene.airflow.wait("expired", frozen, 60) == "failed"
     seen = scene.trace("expired")

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from tests.system.airflow.scene import Scene
-
-
-def status(scene: Scene, name: str) -> Any:
-    """What ``airflow ckpt status`` says."""
-    return json.loads(scene.airflow.cli("ckpt", "status", name, "-o", "json").stdout)
 
 
 def test_a_finished_run_that_is_cleared_sends_nothing_again_and_plans_what_is_new(scene: Scene) -> None:
@@ -46,7 +38,7 @@ def test_marking_a_run_changes_nothing_in_the_ledger_and_status_says_that_they_d
         mark(scene, "marked", cut_off, "success")
         scene.let_go("marked")
     assert scene.trace("marked").ids == []
-    seen = status(scene, "marked")["dag_run"]
+    seen = scene.status("marked")["dag_run"]
     assert (seen["run_id"], seen["state"]) == (cut_off, "success")
     assert "1 planned" in seen["disagrees"]
 
@@ -54,12 +46,12 @@ def test_marking_a_run_changes_nothing_in_the_ledger_and_status_says_that_they_d
     delivered = scene.trace("marked")
     assert delivered.ids == list(range(50))
     expected = {"dag_id": "marked", "run_id": run_id, "state": "success", "disagrees": None}
-    assert status(scene, "marked")["dag_run"] == expected
+    assert scene.status("marked")["dag_run"] == expected
 
     mark(scene, "marked", run_id, "failed")
 
     assert scene.trace("marked") == delivered
-    seen = status(scene, "marked")["dag_run"]
+    seen = scene.status("marked")["dag_run"]
     assert (seen["run_id"], seen["state"]) == (run_id, "failed")
     assert "all that was planned has its verdict" in seen["disagrees"]
 
