@@ -253,7 +253,7 @@ class Run:
 
         :raises SinkChangedError: if the sink has lost meanwhile what this run delivered
         """
-        if self.summary.batches:
+        if self._may_have_sent:
             with self.step("confirm"):
                 final_check.confirm(self.setup, self.lease, self.sink)
         records = self.ledger.partitions(self.pipeline.name)
@@ -329,7 +329,7 @@ class Run:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         failed = kind is not None and issubclass(kind, Exception) and not issubclass(kind, _TOLD_BY_SINK)
-        if failed and (self.summary.spark_started or self.summary.batches):
+        if failed and self._may_have_sent:
             final_check.confirm_after_failure(self.setup, self.lease)
         self.close()
         if kind is not None:
@@ -348,6 +348,11 @@ class Run:
             self.summary.spent(name, seconds)
             if name in _OF_SPARK:
                 self.setup.meter.timing(Metric.SPARK_SECONDS, seconds)
+
+    @property
+    def _may_have_sent(self) -> bool:
+        """Whether the sink may have got something from this run, or from one whose receipts this run has found."""
+        return self.summary.spark_started or self.summary.batches > 0
 
     def _look(self) -> None:
         records = self.ledger.partitions(self.pipeline.name)
