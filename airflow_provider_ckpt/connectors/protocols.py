@@ -362,6 +362,8 @@ class Sink(Protocol):
         """This ledger's receipts for the pipeline that are news, by partition; all of a partition that is not named.
 
         They come in the order of their keys, and are final once :meth:`fence` has returned.
+
+        :raises ReceiptsUnreadableError: after those that can be read, if others are gone or damaged
         """
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:

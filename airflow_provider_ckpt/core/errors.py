@@ -238,6 +238,10 @@ class SinkError(CkptError):
     type = ErrorType.SINK
 
 
+class ReceiptsUnreadableError(SinkError):
+    """Receipts that the sink should hold are gone or damaged, so that nothing tells which batches it has received."""
+
+
 class KafkaConsumerError(SourceError):
     """Kafka's client or a broker said no while a topic was read or planned."""
 

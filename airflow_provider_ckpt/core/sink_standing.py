@@ -20,6 +20,7 @@ class Difference(StrEnum):
 
     FENCE_BELOW = "fence_below"
     RECEIPTS_MISSING = "receipts_missing"
+    RECEIPTS_UNREADABLE = "receipts_unreadable"
     OTHER_TARGET = "other_target"
     ROWS_GONE = "rows_gone"
     OTHER_LOCATION = "other_location"
@@ -77,6 +78,7 @@ class SinkState:
     :param location: the target's location
     :param set_back: the sink's own evidence, as a sentence, that rows are gone although its receipts are still there
     :param missing: receipts that the ledger knows and the sink no longer holds
+    :param unreadable: a sentence that names the receipts which cannot be read, if any are known to be gone or damaged
     """
 
     epoch: int
@@ -84,6 +86,7 @@ class SinkState:
     location: str
     set_back: str | None = None
     missing: Sequence[BatchKey] = ()
+    unreadable: str | None = None
 
 
 def differences(known: SinkStanding, found: SinkState) -> list[Difference]:
@@ -97,6 +100,7 @@ def differences(known: SinkStanding, found: SinkState) -> list[Difference]:
     seen = {
         Difference.FENCE_BELOW: known.epoch is not None and found.epoch < known.epoch,
         Difference.RECEIPTS_MISSING: bool(found.missing),
+        Difference.RECEIPTS_UNREADABLE: found.unreadable is not None,
         Difference.OTHER_TARGET: known.target is not None and found.target != known.target,
         Difference.ROWS_GONE: found.set_back is not None,
         Difference.NOT_ACCEPTED: known.unaccepted is not None,
@@ -109,6 +113,7 @@ def describe(known: SinkStanding, found: SinkState, seen: Iterable[Difference]) 
     texts = {
         Difference.FENCE_BELOW: f"its fence stands at epoch {found.epoch}, and this ledger raised it to {known.epoch}",
         Difference.RECEIPTS_MISSING: _missing(found.missing),
+        Difference.RECEIPTS_UNREADABLE: (found.unreadable or "").rstrip("."),
         Difference.OTHER_TARGET: (
             f"the target is not the one that was written ({known.target}), but {found.target}"
             if found.target is not None

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.letters import Letters, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.resending import Resend, find_lost
-from airflow_provider_ckpt.core.sink_standing import Difference, SinkStanding, Unaccepted, differences
+from airflow_provider_ckpt.core.sink_standing import Difference, SinkStanding, Unaccepted, describe, differences
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.setup import Opened
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.records import ActResult, PartitionRecord
     from airflow_provider_ckpt.replication.setup import Setup
 
-_RECEIPTS_LOST = frozenset({Difference.FENCE_BELOW, Difference.RECEIPTS_MISSING})
+_RECEIPTS_LOST = frozenset({Difference.FENCE_BELOW, Difference.RECEIPTS_MISSING, Difference.RECEIPTS_UNREADABLE})
 
 
 def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None) -> Act:
@@ -44,7 +44,7 @@ def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None
     opened = Opened(setup)
     try:
         opened.check()
-        known, found = compare(ledger, name, opened.sink)
+        known, found = compare(ledger, name, opened.sink, all_receipts=True)
         seen = differences(known, found)
         if not seen:
             raise nothing_to_accept(name)
@@ -55,7 +55,7 @@ def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None
                 hint=f'Say that this is meant with `airflow ckpt move {name} --reason "..."`.',
             )
         before = known.unaccepted or Unaccepted(frozenset(), "")
-        evidence = Unaccepted(before.seen.union(seen), before.told, before.gone)
+        evidence = Unaccepted(before.seen.union(seen), before.told or describe(known, found, seen), before.gone)
         if not resend:
             lost = _RECEIPTS_LOST & evidence.seen
             unclear = _begun(_reconciled(setup, readable(opened.sink, _known(setup)))) if lost else ()
@@ -140,17 +140,27 @@ def _resend(setup: Setup, sink: Sink, evidence: Unaccepted) -> Act:
     :param evidence: what was seen of the sink; some of that is not there any more behind a new fence
     """
     name, ledger = setup.pipeline.name, setup.ledger
-    receipts = list(sink.receipts({}))
-    records = _reconciled(setup, list(sink.receipts(_known(setup))))
+    receipts = readable(sink, {})
+    records = _reconciled(setup, readable(sink, _known(setup)))
     receipts_tell = bool(_RECEIPTS_LOST & evidence.seen)
     gone = evidence.gone.union(sink.missing([receipt.key for receipt in receipts]) if receipts else ())
     held = [receipt for receipt in receipts if receipt.key not in gone]
     first = ledger.first_positions(name)
     emptied = setup.pipeline.sink.may_be_emptied
-    if any(receipt.counts.delivered for receipt in held) and not emptied and sink.target_rows(exact=True) == 0:
+    state = "may be emptied on purpose (sink.may_be_emptied)" if emptied else "is not empty"
+    unreadable = Difference.RECEIPTS_UNREADABLE in evidence.seen
+    some = unreadable or any(receipt.counts.delivered for receipt in held)
+    if some and not emptied and sink.target_rows(exact=True) == 0:
         held = []
+    elif unreadable:
+        raise ConfigError(
+            f"receipts cannot be read ({evidence.told.rstrip('.')}), and the target {state}, so nothing tells "
+            "which batches it holds: sent again, they would be there twice.",
+            pipeline=name,
+            hint="Use --keep, which goes on from the checkpoint with a new chain of receipts. Where rows are gone too, "
+            "name the first position to send again with --from.",
+        )
     elif not receipts_tell and not gone:
-        state = "may be emptied on purpose (sink.may_be_emptied)" if emptied else "is not empty"
         otherwise = "" if emptied else "; after emptying the target, --resend sends everything"
         raise ConfigError(
             f"rows that were delivered may be gone although their receipts stand, and the target {state}, so "

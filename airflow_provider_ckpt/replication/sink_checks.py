@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.core.errors import IoError, LedgerStateError, SinkChangedError, SinkError
+from airflow_provider_ckpt.core.errors import (
+    IoError,
+    LedgerStateError,
+    ReceiptsUnreadableError,
+    SinkChangedError,
+    SinkError,
+)
 from airflow_provider_ckpt.core.sink_standing import (
     Difference,
     SinkStanding,
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.setup import Setup
 
 
-def compare(ledger: Ledger, pipeline: str, sink: Sink) -> tuple[SinkStanding, SinkState]:
+def compare(ledger: Ledger, pipeline: str, sink: Sink, *, all_receipts: bool = False) -> tuple[SinkStanding, SinkState]:
     """Return the sink's state as the ledger left it, and its state now.
 
     The ledger is read first, so that everything it knows was in the sink before the sink is read, even if others work
@@ -32,11 +38,15 @@ def compare(ledger: Ledger, pipeline: str, sink: Sink) -> tuple[SinkStanding, Si
     :param ledger: the ledger
     :param pipeline: the pipeline's name
     :param sink: the pipeline's sink
+    :param all_receipts: find out whether all of the sink's receipts can be read; else only if something else is wrong
     """
     known, expected = ledger.sink_standing(pipeline), ledger.expected_receipts(pipeline)
     claims = sink.claims()
     missing = sink.missing(expected) if expected else ()
-    return known, SinkState(claims.epoch, claims.target, sink.location, claims.set_back, missing)
+    wrong = all_receipts or bool(missing) or claims.set_back is not None
+    unreadable = _unreadable(sink) if wrong else None
+    set_back = claims.set_back if claims.set_back != unreadable else None
+    return known, SinkState(claims.epoch, claims.target, sink.location, set_back, missing, unreadable)
 
 
 def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState:
@@ -61,6 +71,14 @@ def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState
             hint=f"Give this pipeline a name of its own, or say that the move is meant: `airflow ckpt move {name} "
             '--reason "..."`.',
         )
+    if Difference.RECEIPTS_UNREADABLE in seen:
+        raise SinkChangedError(
+            f"the sink is not as this ledger left it: {told}.{nothing}",
+            pipeline=name,
+            hint="Put back what is missing, from a backup or from where the target was before. If it is gone for good, "
+            f'go on from the checkpoint with `airflow ckpt accept-sink {name} --keep --reason "..."`. What is under '
+            "way and has no receipt that can be read is held then.",
+        )
     raise SinkChangedError(
         f"the sink is not as this ledger left it: {told}. It was restored from an older copy, failed over without its "
         f"last transactions, emptied or made anew, so rows that were delivered may be gone.{nothing}",
@@ -79,7 +97,7 @@ def evidence(setup: Setup, sink: Sink) -> Unaccepted:
     :raises LedgerStateError: if the sink is as the ledger left it, so that there is nothing to accept
     """
     name = setup.pipeline.name
-    known, found = compare(setup.ledger, name, sink)
+    known, found = compare(setup.ledger, name, sink, all_receipts=True)
     seen = differences(known, found)
     if not seen:
         raise nothing_to_accept(name)
@@ -99,8 +117,23 @@ def nothing_to_accept(pipeline: str) -> LedgerStateError:
 
 
 def readable(sink: Sink, known: Mapping[str, Known]) -> list[Receipt]:
-    """The sink's receipts that are news; none if they are damaged, since then a new fence begins without them."""
+    """The sink's receipts that are news and can be read; a new fence begins without those that are damaged."""
+    found: list[Receipt] = []
     try:
-        return list(sink.receipts(known))
+        for receipt in sink.receipts(known):
+            found.append(receipt)
     except (SinkError, IoError):
-        return []
+        pass
+    return found
+
+
+def _unreadable(sink: Sink) -> str | None:
+    """Return a sentence that names receipts of the sink which are gone or damaged; None if it tells of none."""
+    try:
+        for _ in sink.receipts({}):
+            pass
+    except ReceiptsUnreadableError as error:
+        return error.message
+    except (SinkError, IoError):
+        return None  # a sink whose bookkeeping is gone as a whole is told by what is missing
+    return None

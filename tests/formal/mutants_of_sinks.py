@@ -232,7 +232,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "delta: a fence accepts a restore that nobody has seen",
         "connectors/two_phase/setback.py",
-        "must_begin_anew",
+        "begin_anew",
         "found is not None and not accepting",
         "False",
         test=f"{_DELTA_RESTORE}::test_that_comes_between_look_and_fence_is_not_accepted_unseen",

@@ -20,7 +20,7 @@ from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
 from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.setback import accept, must_begin_anew
+from airflow_provider_ckpt.connectors.two_phase.setback import accept, begin_anew
 from airflow_provider_ckpt.connectors.two_phase.staged import discard
 
 
@@ -47,15 +47,15 @@ def fence(layout: DeltaLayout, epoch: int, contention: Contention, *, accepting:
         version.refuse_if_fenced(epoch)
         if version.table is None:
             return
-        anew = must_begin_anew(version, receipts, accepting=accepting)
-        if version.committed_epoch == epoch and not anew:
+        head = begin_anew(version, receipts, accepting=accepting)
+        if version.committed_epoch == epoch and head is None:
             accept(version)
             return
         contention.refuse_if_over()
         transactions = {layout.epoch_app: epoch}
+        if head is not None:
+            transactions[layout.receipts_app] = head
         try:
-            if anew and version.head is not None:
-                transactions[layout.receipts_app] = receipts.begin_anew(version.head, version=version.following)
             note = {"ckpt": {"pipeline": layout.pipeline, "fence": epoch}}
             delta_table.commit(version.table, layout.table, [], transactions, note)
         except (DeltaError, OSError) as error:

@@ -22,9 +22,9 @@ from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.setback import Setback, find_setback, missing
+from airflow_provider_ckpt.connectors.two_phase.setback import find_setback, missing
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
-from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 
@@ -44,7 +44,7 @@ class DeltaSink:
         self._grows = pipeline.sink.grows
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
         self._receipts = Receipts(self._layout)
-        self._setback: Setback | None = None
+        self._told = False
 
     @property
     def location(self) -> str:
@@ -99,18 +99,23 @@ class DeltaSink:
     def claims(self) -> Claims:
         """This ledger's fence, every ledger that ever fenced this pipeline here, the table's id, and a restore."""
         version = self._version()
-        self._setback = find_setback(version, self._receipts)
-        told = self._setback.message if self._setback is not None else None
+        setback = find_setback(version, self._receipts)
+        self._told = setback is not None
+        told = setback.message if setback is not None else None
         return Claims(version.epoch, self._layout.ledgers(), version.target, told)
 
     def fence(self, epoch: int) -> None:
-        """Shut out every older epoch; see ``fence.py``. A setback that :meth:`claims` told of counts as accepted."""
+        """Shut out every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` told is accepted."""
         contention = Contention(self._pipeline, str(self._layout.table))
-        fence(self._layout, epoch, contention, accepting=self._setback is not None)
+        fence(self._layout, epoch, contention, accepting=self._told)
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
         """What the table's log names as receipted and is news."""
-        yield from self._receipts.beyond(self._version().head, known)
+        try:
+            yield from self._receipts.beyond(self._version().head, known)
+        except ReceiptsUnreadableError:
+            self._told = True
+            raise
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Those that the table's log does not name, or whose rows a restore took away; see :meth:`Sink.missing`."""

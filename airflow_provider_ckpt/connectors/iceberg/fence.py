@@ -8,12 +8,11 @@ A table that was rolled back, or whose receipts are lost, is fenced only once a 
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.connectors.files.local import io_error
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.setback import accept, must_begin_anew
+from airflow_provider_ckpt.connectors.two_phase.setback import accept, begin_anew
 
 
 def fence(address: TableAddress, epoch: int, contention: Contention, *, accepting: bool = False) -> None:
@@ -29,15 +28,9 @@ def fence(address: TableAddress, epoch: int, contention: Contention, *, acceptin
         version = IcebergVersion(address, address.load() or address.create())
         version.refuse_if_fenced(epoch)
         receipts = Receipts(version.layout)
-        anew = must_begin_anew(version, receipts, accepting=accepting)
-        if version.epoch == epoch and not anew:
+        head = begin_anew(version, receipts, accepting=accepting)
+        if version.epoch == epoch and head is None:
             accept(version)
             return
         contention.refuse_if_over()
-        head = None
-        if anew and version.head is not None:
-            try:
-                head = receipts.begin_anew(version.head, version=version.following)
-            except OSError as error:
-                raise io_error(error, f"write receipts in {version.layout.table}") from error
         contention.tried(worked=version.commit_fence(epoch, head))

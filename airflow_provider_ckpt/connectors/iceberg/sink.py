@@ -21,9 +21,9 @@ from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkC
 from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.setback import Setback, find_setback, missing
+from airflow_provider_ckpt.connectors.two_phase.setback import find_setback, missing
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
-from airflow_provider_ckpt.core.errors import ConfigError, SinkError
+from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 
@@ -41,7 +41,7 @@ class IcebergSink:
         self._pipeline = pipeline
         self._context = context
         self._address = TableAddress(pipeline, connection, context)
-        self._setback: Setback | None = None
+        self._told = False
 
     @property
     def location(self) -> str:
@@ -77,20 +77,26 @@ class IcebergSink:
         version = self._version()
         if version is None:
             return Claims()
-        self._setback = find_setback(version, Receipts(version.layout))
-        told = self._setback.message if self._setback is not None else None
+        setback = find_setback(version, Receipts(version.layout))
+        self._told = setback is not None
+        told = setback.message if setback is not None else None
         return Claims(version.epoch, ledgers(version.table.properties, self._context.pipeline), version.target, told)
 
     def fence(self, epoch: int) -> None:
-        """Shut out every older epoch; see ``fence.py``. A setback that :meth:`claims` told of counts as accepted."""
+        """Shut out every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` told is accepted."""
         contention = Contention(self._pipeline, f"the Iceberg table {self._address.name}")
-        fence(self._address, epoch, contention, accepting=self._setback is not None)
+        fence(self._address, epoch, contention, accepting=self._told)
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
         """What the table's property names as receipted and is news."""
         version = self._version()
-        if version is not None:
+        if version is None:
+            return
+        try:
             yield from Receipts(version.layout).beyond(version.head, known)
+        except ReceiptsUnreadableError:
+            self._told = True
+            raise
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
         """Those that the table does not name, or whose rows a rollback took away; see :meth:`Sink.missing`."""

@@ -69,7 +69,8 @@ class TableCommitter(ABC):
         """A fresh version, with receipts settled, and no newer epoch if anything still waits."""
         version = self._open(wave)
         refuse_set_back(version, self._chain(version))
-        found = self._chain(version).find(version.head, {wave[index].key for index in wave.waiting})
+        keys = {wave[index].key for index in wave.waiting}
+        found = {entry.receipt.key: entry for entry in self._chain(version).find(version.head, keys)}
         for index, staged in list(wave.waiting.items()):
             entry = found.get(wave[index].key)
             if entry is None:

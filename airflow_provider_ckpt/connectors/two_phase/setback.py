@@ -3,14 +3,15 @@
 The receipts of a restored table stand: a restore keeps Delta's ``txn`` actions, and a rollback keeps Iceberg's
 properties. But each node says as which version of the table it was committed, and the table's own history tells which
 versions its content goes back to. Everything is checked before each commit of ours, so what is lost is always the end
-of the chain. A file beside the receipts remembers the version that the newest fence found in order, or that a person
-accepted as it was.
+of the chain; only a file that somebody removed or altered is lost anywhere in it. A file beside the receipts remembers
+the version that the newest fence found in order, or that a person accepted as it was.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.errors import SinkChangedError, SinkError
+from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError, SinkChangedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def find_setback(version: TableVersion, receipts: Receipts) -> Setback | None:
         return None
     try:
         committed = receipts.version_of(version.head)
-    except SinkError as error:
+    except ReceiptsUnreadableError as error:
         return Setback(error.message, None)
     kept = version.went_back_to(max(committed, _accepted(version)))
     if kept is None or committed <= kept:
@@ -63,26 +64,43 @@ def refuse_set_back(version: TableVersion, receipts: Receipts) -> None:
         raise _refusal(version, found)
 
 
-def must_begin_anew(version: TableVersion, receipts: Receipts, *, accepting: bool) -> bool:
-    """Whether a fence has to begin a new chain of receipts, since the newest node of the old one cannot be read.
+def begin_anew(version: TableVersion, receipts: Receipts, *, accepting: bool) -> int | None:
+    """Begin a new chain of receipts if the old one cannot be read; the number of the new head, or None.
 
-    :param accepting: whether a person accepted a table that is not in order
+    A fence asks for it. Newer nodes of the old chain, which can be read, become part of the new one.
+
+    :param accepting: whether a person accepted a table that is not in order; only then all of the chain is read
     :raises SinkChangedError: if it is not in order, and nobody did
+    :raises IoError: if the file system fails
     """
     found = find_setback(version, receipts)
     if found is not None and not accepting:
         raise _refusal(version, found)
-    return found is not None and found.kept is None
+    if version.head is None or not accepting:
+        return None
+    lost = receipts.first_unreadable(version.head)
+    if lost is None:
+        return None
+    try:
+        return receipts.begin_anew(version.head, lost, version=version.following)
+    except OSError as error:
+        raise io_error(error, f"write receipts in {version.layout.table}") from error
 
 
 def missing(version: TableVersion, receipts: Receipts, keys: Sequence[BatchKey]) -> list[BatchKey]:
     """Those of these batches that have no receipt that can be read, or whose rows were lost by a setback."""
     setback = find_setback(version, receipts)
-    if setback is not None and setback.kept is None:
-        return list(keys)
-    found = receipts.find(version.head, keys)
-    kept = setback.kept if setback is not None else None
-    return [key for key in keys if key not in found or (kept is not None and found[key].version > kept)]
+    if setback is None:
+        held = receipts.held(version.head, keys)
+    elif setback.kept is None:
+        held = set()
+    else:
+        held = set()
+        with suppress(ReceiptsUnreadableError):
+            for entry in receipts.find(version.head, keys):
+                if entry.version <= setback.kept:
+                    held.add(entry.receipt.key)
+    return [key for key in keys if key not in held]
 
 
 def accept(version: TableVersion) -> None:

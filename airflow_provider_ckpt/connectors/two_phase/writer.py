@@ -78,7 +78,7 @@ class TableWriter(ABC, Generic[V]):
             version = self._fresh()
             version.refuse_unless_current(self._context.epoch)
             self._receipts = self._receipts or Receipts(version.layout)
-            entry = self._receipts.find(version.head, [task.key]).get(task.key)
+            entry = next(self._receipts.find(version.head, [task.key]), None)
             if entry is not None:
                 outcome = AttemptOutcome(entry.receipt.verdict.value)
                 return Outcome(task.key, task.attempt, outcome, entry.receipt, found=True)
