@@ -20,7 +20,7 @@ from airflow_provider_ckpt.core.sink_standing import Difference, SinkStanding, U
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.setup import Opened
-from airflow_provider_ckpt.replication.sink_checks import compare, nothing_to_accept, readable
+from airflow_provider_ckpt.replication.sink_checks import compare, nothing_to_accept, read_receipts, readable
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Sink
@@ -140,8 +140,8 @@ def _resend(setup: Setup, sink: Sink, evidence: Unaccepted) -> Act:
     :param evidence: what was seen of the sink; some of that is not there any more behind a new fence
     """
     name, ledger = setup.pipeline.name, setup.ledger
-    receipts = readable(sink, {})
-    records = _reconciled(setup, readable(sink, _known(setup)))
+    receipts, _ = read_receipts(sink, {})
+    records = _reconciled(setup, read_receipts(sink, _known(setup))[0])
     receipts_tell = bool(_RECEIPTS_LOST & evidence.seen)
     gone = evidence.gone.union(sink.missing([receipt.key for receipt in receipts]) if receipts else ())
     held = [receipt for receipt in receipts if receipt.key not in gone]

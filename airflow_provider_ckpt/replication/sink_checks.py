@@ -117,23 +117,30 @@ def nothing_to_accept(pipeline: str) -> LedgerStateError:
 
 
 def readable(sink: Sink, known: Mapping[str, Known]) -> list[Receipt]:
-    """The sink's receipts that are news and can be read; a new fence begins without those that are damaged."""
+    """The sink's receipts that are news and can be read; none if the sink cannot tell of any."""
+    try:
+        return read_receipts(sink, known)[0]
+    except (SinkError, IoError):
+        return []
+
+
+def read_receipts(sink: Sink, known: Mapping[str, Known]) -> tuple[list[Receipt], str | None]:
+    """Return the sink's receipts that are news, and a sentence that names those which are gone or damaged, if any are.
+
+    :raises SinkError: if the sink cannot be read
+    """
     found: list[Receipt] = []
     try:
         for receipt in sink.receipts(known):
             found.append(receipt)
-    except (SinkError, IoError):
-        pass
-    return found
+    except ReceiptsUnreadableError as error:
+        return found, error.message
+    return found, None
 
 
 def _unreadable(sink: Sink) -> str | None:
     """Return a sentence that names receipts of the sink which are gone or damaged; None if it tells of none."""
     try:
-        for _ in sink.receipts({}):
-            pass
-    except ReceiptsUnreadableError as error:
-        return error.message
+        return read_receipts(sink, {})[1]
     except (SinkError, IoError):
         return None  # a sink whose bookkeeping is gone as a whole is told by what is missing
-    return None
