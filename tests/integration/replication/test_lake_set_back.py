@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_ckpt.core.errors import SinkChangedError
+from airflow_provider_ckpt.core.errors import IoError, SinkChangedError
 from airflow_provider_ckpt.replication import sink_changes
 from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
 from airflow_provider_ckpt.replication.auditing import against_sink
@@ -106,6 +106,20 @@ def test_lost_bookkeeping_is_refused_and_the_ledger_goes_on_once_accepted(lake: 
 
     assert lake.orders.run().records.delivered == 100
     assert lake.ids() == list(range(1, 1101))
+
+
+def test_a_file_system_that_fails_is_not_taken_for_lost_receipts_and_nothing_is_sent_again(lake: Lake) -> None:
+    lake.orders.run()
+    add_rows(lake.orders.dsn, "orders", 1001, 1101)
+    lake.orders.run()
+    lake.set_back()
+    oldest = min(lake.place.glob("_ckpt/*/orders/receipts/*.json"))
+    oldest.unlink()
+    oldest.mkdir()
+
+    with pytest.raises(IoError, match="Is a directory"):
+        accept(lake.orders, resend=True)
+    assert lake.ids() == list(range(1, 1001))
 
 
 def die(*_: object, **__: object) -> None:
