@@ -106,7 +106,7 @@ OF_SINKS: Sequence[Mutant] = (
         "postgres: a truncated target counts as a rewritten one",
         "connectors/postgres/target_witness.py",
         "set_back",
-        "delivered and (not any(size for _, _, _, size in files))",
+        "delivered and (not any(part.size for part in parts.values()))",
         "False",
         test="tests/integration/connectors/test_postgres_set_back.py::test_a_truncated_target_is_set_back[append-1]",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ from airflow_provider_ckpt.core.receipts import Known
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
+
+log = logging.getLogger(__name__)
 
 _LOCK_TIMEOUT_MS = 2000
 """How long the fence waits for older transactions before it ends their sessions."""
@@ -306,5 +309,18 @@ class PostgresSink:
         except psycopg2.errors.LockNotAvailable:
             return False
         if raised_now:
-            self._store_witness(fetch, books, epoch, target_witness.take(fetch, self._target(fetch), self._upsert))
+            seen = target_witness.take(fetch, self._target(fetch), self._upsert)
+            self._tell_taken_out(fetch, books, seen)
+            self._store_witness(fetch, books, epoch, seen)
         return raised_now
+
+    def _tell_taken_out(self, fetch: Fetch, books: Bookkeeping, seen: Mapping[str, Any]) -> None:
+        """Warn of partitions that are not part of the target any more, which is no reason to refuse a run."""
+        for kept, _ in fetch(books.witness, [self._context.ledger, self._context.pipeline]):
+            names = target_witness.taken_out(kept, seen)
+            if names and not self._declared.sink.may_be_emptied:
+                log.warning(
+                    "Pipeline %s, target %s: %s was taken out of it since a run last looked, with the rows that it "
+                    "held. If nobody meant that, put it back, or rewind the pipeline.",
+                    *(self._pipeline, self._target(fetch).label, names),
+                )

@@ -1,47 +1,29 @@
 """Notices that a target was truncated although its bookkeeping stands.
 
 With each new fence, and when a run ends or fails that delivered something, the sink keeps a witness: the file of every
-table that holds rows, its size, hashes of some rows. TRUNCATE gives a table another file, and so do VACUUM FULL,
-CLUSTER and an ALTER TABLE that rewrites it, but those keep the rows. So a table with another file is set back if it is
-empty now, or if none of the rows of the witness is there.
+table that holds rows (the target, its partitions or heirs), its size, hashes of some rows. TRUNCATE gives a table
+another file, and so do VACUUM FULL, CLUSTER and an ALTER TABLE that rewrites it, but those keep the rows. So a table
+with another file is set back if it is empty now, or if none of its rows of the witness is there; so is a partition that
+took the place of another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider_ckpt.connectors.postgres.common import quote
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 
 _SAMPLED_ROWS = 20
-_FILES = """
-WITH RECURSIVE tree (oid) AS (
-    SELECT {0}::oid
-  UNION
-    SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN tree ON i.inhparent = tree.oid
-)
-SELECT c.oid::bigint, pg_catalog.format('%I.%I', n.nspname, c.relname),
-       pg_catalog.pg_relation_filenode(c.oid)::bigint, pg_catalog.pg_relation_size(c.oid)
-FROM tree JOIN pg_catalog.pg_class c ON c.oid = tree.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r'
-ORDER BY c.oid
-"""
-_PRIMARY_KEY = """
-SELECT a.attname::text FROM pg_catalog.pg_index i
-JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
-WHERE i.indrelid = {0}::oid AND i.indisprimary
-"""
-_READABLE = """
-SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT') AND NOT pg_catalog.row_security_active({0}::oid)
-"""
-_PLACES = """
-SELECT pg_catalog.format('(%s,%s)', page, line)
-FROM (SELECT {0}::bigint / pg_catalog.current_setting('block_size')::bigint) AS size (pages),
-     unnest(ARRAY[0, pages / 2, pages - 1]) AS page, generate_series(1, 40) AS line
-WHERE page >= 0
-"""
-"""Places of rows on the first, the middle and the last page, which are read without a scan."""
+"""Rows of each table whose hashes are kept."""
+
+_SAMPLED_TABLES = 50
+"""Of more tables than these, only the largest have rows in the witness."""
+
+_NAMED = 3
+"""So many of several tables are named."""
 
 _TEXT_FORMS = {
     "TimeZone": "UTC",
@@ -56,19 +38,72 @@ _AS_TEXT = "SELECT " + ", ".join(
 """Statement by which a row has the same text, and so the same hash, even where a pooler does not pass the session's own
 settings on. It goes to the server in one message with the query, so both are one transaction, and nothing stays."""
 
+_PARTS = f"""
+{_AS_TEXT};
+WITH RECURSIVE tree (oid, place) AS (
+    SELECT {{0}}::oid, ''::text COLLATE "C"
+  UNION
+    SELECT i.inhrelid,
+           (tree.place || '/' || coalesce(pg_catalog.pg_get_expr(c.relpartbound, c.oid), c.relname::text)) COLLATE "C"
+    FROM pg_catalog.pg_inherits i JOIN tree ON i.inhparent = tree.oid JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+)
+SELECT DISTINCT ON (c.oid) c.oid::bigint, pg_catalog.format('%I.%I', n.nspname, c.relname), tree.place,
+       pg_catalog.pg_relation_filenode(c.oid)::bigint, pg_catalog.pg_relation_size(c.oid),
+       pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
+           AND NOT pg_catalog.row_security_active(c.oid)
+FROM tree JOIN pg_catalog.pg_class c ON c.oid = tree.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r'
+ORDER BY c.oid, tree.place
+"""
+_PRIMARY_KEY = """
+SELECT a.attname::text FROM pg_catalog.pg_index i
+JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
+WHERE i.indrelid = {0}::oid AND i.indisprimary
+"""
+_PLACES = """
+SELECT pg_catalog.format('(%s,%s)', page, line)::tid
+FROM (SELECT %d / pg_catalog.current_setting('block_size')::bigint) AS size (pages),
+     unnest(ARRAY[0, pages / 2, pages - 1]) AS page, generate_series(1, 40) AS line
+WHERE page >= 0
+"""
+"""Places of rows on the first, the middle and the last page, which are read without a scan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A table that holds rows of the target: the target itself, a partition or an heir.
+
+    :param name: as SQL, with its schema
+    :param place: the bounds of the partitions that it lies in, by which one that was made anew is known
+    :param file: number of the file that stores its rows
+    :param size: of that file, in bytes
+    :param readable: whether the sink's role may read all its rows
+    """
+
+    oid: int
+    name: str
+    place: str
+    file: int
+    size: int
+    readable: bool
+
+    def label(self, target: Table) -> str:
+        """Its name for a person."""
+        return f"target {target.label}" if self.oid == target.oid else f"{self.name} of target {target.label}"
+
 
 def take(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
     """A witness of the target as it is now, as a JSON-ready dict.
 
     :param key: the key columns of an upsert; empty for append. Others may change; without any key all columns are taken
     """
-    files = fetch(_FILES, [table.oid])
+    parts = _parts(fetch, table)
     stable = key or [name for (name,) in fetch(_PRIMARY_KEY, [table.oid])]
     columns = [name for name, column in table.by_name.items() if name in stable or not (stable or column.generated)]
+    rows = _sample(fetch, columns, list(parts.values()))
     return {
-        "files": {str(oid): [file, size] for oid, _, file, size in files},
         "columns": columns,
-        "rows": _sample(fetch, table, columns, files[0][3]) if len(files) == 1 else [],
+        "parts": {str(oid): {**asdict(part), "rows": rows.get(oid, [])} for oid, part in parts.items()},
     }
 
 
@@ -80,48 +115,93 @@ def set_back(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivere
     :param witness: what :func:`take` returned
     :param delivered: whether the sink has receipts of rows, so that the target cannot always have been empty
     """
-    files = fetch(_FILES, [table.oid])
-    changed = [
-        (name, size, witness["files"][str(oid)][1])
-        for oid, name, file, size in files
-        if str(oid) in witness["files"] and witness["files"][str(oid)][0] != file
-    ]
-    if not changed:
-        return None
-    if delivered and not any(size for _, _, _, size in files):
-        return f"target {table.label} was truncated: it is empty and in another file than when a run last looked"
-    emptied = [name for name, size, before in changed if before and not size]
+    parts, kept = _parts(fetch, table), _kept(witness)
+    changed = [(part, kept[part.oid]) for part in parts.values() if _file(kept.get(part.oid)) not in (None, part.file)]
+    gone = [before for oid, before in kept.items() if oid not in parts]
+    if delivered and not any(part.size for part in parts.values()):
+        if changed:
+            return f"target {table.label} was truncated: it is empty and in another file than when a run last looked"
+        if gone:
+            return (
+                f"target {table.label} is empty, and what had held its rows was taken out of it since a run last "
+                f"looked ({_names(gone)})"
+            )
+    emptied = [part.name for part, before in changed if before["size"] and not part.size]
     if emptied:
         return f"{', '.join(emptied)} of target {table.label} was truncated since a run last looked"
-    if len(files) == 1 and witness["rows"] and _is_gone(fetch, table, witness):
-        return (
-            f"target {table.label} is in another file than when a run last looked, and none of "
-            f"{len(witness['rows'])} rows that were looked at then is there: it was truncated and filled anew"
-        )
+    replaced = list(_replaced(parts, kept))
+    for part, before in replaced:
+        if before["size"] and not part.size:
+            return f"{part.label(table)} is empty, and took the place of {before['name']}, which held rows"
+    for part, before in [*changed, *replaced]:
+        if before["rows"] and _is_gone(fetch, table, part, witness["columns"], before["rows"]):
+            what = "is in another file" if part.oid in kept else "is another table"
+            return (
+                f"{part.label(table)} {what} than when a run last looked, and none of {len(before['rows'])} rows that "
+                "were looked at then is there: it was truncated and filled anew"
+            )
     return None
 
 
-def _sample(fetch: Fetch, table: Table, columns: Sequence[str], size: int) -> list[int]:
-    if not columns or not size or not fetch(_READABLE, [table.oid])[0][0]:
-        return []
-    places = [place for (place,) in fetch(_PLACES, [size])]
-    found = fetch(f"{_AS_TEXT}; SELECT {_hash(columns)} FROM {_sql(table)} WHERE ctid = ANY ({{0}}::tid[])", [places])
-    step = max(1, len(found) // _SAMPLED_ROWS)
-    return [value for (value,) in found[::step]]
+def taken_out(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Names of the partitions and heirs with rows that are not part of the target any more; empty if there are none.
+
+    :param before: what :func:`take` returned before
+    :param now: what it returned later
+    """
+    later = _kept(now)
+    return _names([part for oid, part in _kept(before).items() if part["size"] and oid not in later])
 
 
-def _is_gone(fetch: Fetch, table: Table, witness: Mapping[str, Any]) -> bool:
-    columns = witness["columns"]
-    if not set(columns) <= set(table.by_name) or not fetch(_READABLE, [table.oid])[0][0]:
+def _parts(fetch: Fetch, table: Table) -> dict[int, Part]:
+    return {row[0]: Part(*row) for row in fetch(_PARTS, [table.oid])}
+
+
+def _kept(witness: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    return {int(oid): part for oid, part in witness.get("parts", {}).items()}
+
+
+def _file(kept: Mapping[str, Any] | None) -> int | None:
+    return None if kept is None else int(kept["file"])
+
+
+def _names(kept: Sequence[Mapping[str, Any]]) -> str:
+    held = [part["name"] for part in kept if part["size"]] or [part["name"] for part in kept]
+    return ", ".join(held[:_NAMED]) + (f" and {len(held) - _NAMED} more" if len(held) > _NAMED else "")
+
+
+def _replaced(
+    parts: Mapping[int, Part], kept: Mapping[int, Mapping[str, Any]]
+) -> Iterator[tuple[Part, Mapping[str, Any]]]:
+    """Partitions that are at the place of one that is not part of the target any more, each with that one."""
+    vacated = {before["place"]: before for oid, before in kept.items() if oid not in parts}
+    for part in parts.values():
+        if part.oid not in kept and part.place in vacated:
+            yield part, vacated[part.place]
+
+
+def _sample(fetch: Fetch, columns: Sequence[str], parts: Sequence[Part]) -> dict[int, list[int]]:
+    readable = sorted((part for part in parts if part.readable and part.size), key=lambda part: -part.size)
+    if not columns or not readable:
+        return {}
+    queries = (
+        f"SELECT {part.oid}::bigint, {_hash(columns)} FROM ONLY {part.name} "
+        f"WHERE ctid = ANY (ARRAY({_PLACES.replace('%d', str(part.size))}))"
+        for part in readable[:_SAMPLED_TABLES]
+    )
+    found: dict[int, list[int]] = {}
+    for oid, value in fetch(f"{_AS_TEXT}; {' UNION ALL '.join(queries)}", []):
+        found.setdefault(oid, []).append(value)
+    return {oid: values[:: max(1, len(values) // _SAMPLED_ROWS)] for oid, values in found.items()}
+
+
+def _is_gone(fetch: Fetch, table: Table, part: Part, columns: Sequence[str], rows: Sequence[int]) -> bool:
+    if not set(columns) <= set(table.by_name) or not part.readable:
         return False
-    there = f"{_AS_TEXT}; SELECT EXISTS (SELECT FROM {_sql(table)} WHERE {_hash(columns)} = ANY ({{0}}::bigint[]))"
-    return not fetch(there, [list(witness["rows"])])[0][0]
+    values = ", ".join(map(str, rows))
+    there = f"SELECT EXISTS (SELECT FROM ONLY {part.name} WHERE {_hash(columns)} = ANY (ARRAY[{values}]::bigint[]))"
+    return not fetch(f"{_AS_TEXT}; {there}", [])[0][0]
 
 
 def _hash(columns: Sequence[str]) -> str:
-    names = ", ".join(map(quote, columns)).replace("{", "{{").replace("}", "}}")
-    return f"pg_catalog.hashtextextended(ROW({names})::text, 0)"
-
-
-def _sql(table: Table) -> str:
-    return table.sql.replace("{", "{{").replace("}", "}}")
+    return f"pg_catalog.hashtextextended(ROW({', '.join(map(quote, columns))})::text, 0)"

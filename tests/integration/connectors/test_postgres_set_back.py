@@ -12,11 +12,6 @@ from tests.integration.connectors.conformance_sink import Run, content, task
 from tests.integration.connectors.test_postgres_sink import TargetHarness
 from tests.services.tables import execute, scalar
 
-PARTITIONED = (
-    "CREATE TABLE target (id bigint) PARTITION BY RANGE (id)",
-    "CREATE TABLE low PARTITION OF target FOR VALUES FROM (0) TO (10)",
-    "CREATE TABLE high PARTITION OF target FOR VALUES FROM (10) TO (1000)",
-)
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "append": ("id bigint, v text DEFAULT 'x'", {}),
     "append with a key": ("id bigint PRIMARY KEY, v text DEFAULT 'x'", {}),
@@ -234,34 +229,6 @@ def test_a_target_that_never_got_a_row_may_be_truncated(harness: TargetHarness) 
     with Run(harness, 1) as run:
         run.take_over()
     execute(harness.dsn, "TRUNCATE target")
-
-    assert seen(harness) is None
-
-
-def test_a_truncated_partition_is_named(postgres_database: str) -> None:
-    harness = Made(postgres_database, *PARTITIONED)
-    with Run(harness, 1) as run:
-        run.take_over().send(task(0), content(0))
-        run.send(task(1), content(1))
-    with Run(harness, 2) as run:
-        run.take_over()
-    execute(harness.dsn, "VACUUM FULL high")
-    assert seen(harness) is None
-
-    execute(harness.dsn, "TRUNCATE low")
-
-    told = "public.low of target public.target was truncated since a run last looked"
-    assert (seen(harness) or "").startswith(told)
-
-
-@pytest.mark.parametrize("statement", ["DROP TABLE low", "ALTER TABLE target DETACH PARTITION low"])
-def test_a_partition_that_is_taken_out_is_no_loss(postgres_database: str, statement: str) -> None:
-    harness = Made(postgres_database, *PARTITIONED)
-    with Run(harness, 1) as run:
-        run.take_over().send(task(0), content(0))
-    with Run(harness, 2) as run:
-        run.take_over()
-    execute(harness.dsn, statement)
 
     assert seen(harness) is None
 
