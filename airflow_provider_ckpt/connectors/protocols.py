@@ -6,7 +6,7 @@ that runs inside a lane on a Spark executor (``Reader``, ``Writer``). Neither kn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -123,6 +123,11 @@ class Todo:
         return self.end is None or self.end == self.start
 
 
+Unread = Callable[[str, Sequence[Range]], Sequence[Range] | None]
+"""Function that returns those records of some stretches of a partition, below its plan, whose positions no receipt has;
+None where that cannot be told of all of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
     """What planning is asked for.
@@ -134,6 +139,7 @@ class PlanRequest:
     :param states: what :attr:`Plan.states` said last time, by partition
     :param committed: per partition, the position before which everything has its verdict
     :param look: whether somebody only asks how much there is: then no bound is waited for longer than a moment
+    :param unread: asks the receipts for what the source shows below the plan; None if nobody can
     """
 
     todo: Sequence[Todo]
@@ -143,6 +149,7 @@ class PlanRequest:
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     committed: Mapping[str, int] = field(default_factory=dict)
     look: bool = False
+    unread: Unread | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +269,7 @@ class Alarm:
 class WatchedSource(Protocol):
     """A source that tells by what the last planning saw whether positions below the plan were given out since."""
 
-    def watch(self, partition: str, end: int, state: Mapping[str, Any]) -> Alarm | None:
+    def watch(self, partition: str, end: int, state: Mapping[str, Any], unread: Unread | None = None) -> Alarm | None:
         """Return why a partition's next planning would fail; None if it would not.
 
         The next planning fails if positions below the plan were given out since.
@@ -270,6 +277,7 @@ class WatchedSource(Protocol):
         :param partition: its id
         :param end: the end of its plan
         :param state: what the last planning kept
+        :param unread: asks the receipts, as for a planning
         """
 
 

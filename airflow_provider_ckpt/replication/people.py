@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.protocols import Alarm, WatchedSource
+from airflow_provider_ckpt.connectors.protocols import Alarm, Unread, WatchedSource
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.recovery import Missing, Why, outside
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.late_records import shown_by
+from airflow_provider_ckpt.replication.late_records import Receipts, unread_by
 from airflow_provider_ckpt.replication.setup import Opened, Setup
 
 _MOST_SPANS = 500
@@ -112,13 +112,14 @@ def missing(setup: Setup) -> Unaccounted:
     records = setup.ledger.partitions(pipeline.name)
     opened = Opened(setup)
     try:
-        alarms = _watched(opened.source, records)  # before the look, so that what comes after it is told again
+        unread = unread_by(setup, opened.source, opened.sink, records)
+        alarms = _watched(opened.source, records, unread)  # before the look, so that what comes after it is told again
         window = pipeline.recovery.window if opened.source.late() else None
         found = setup.ledger.recovery_plan(
             pipeline.name,
             settle_lag=timedelta(0) if alarms else pipeline.recovery.settle_lag,
             window=window,
-            shown=shown_by(opened, records),
+            shown=Receipts(opened.source, opened.sink, records).shown,
         )
     finally:
         opened.close()
@@ -237,12 +238,12 @@ def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) ->
     }
 
 
-def _watched(source: Source, records: Mapping[str, PartitionRecord]) -> dict[str, Alarm]:
+def _watched(source: Source, records: Mapping[str, PartitionRecord], unread: Unread) -> dict[str, Alarm]:
     """Return why the next planning would fail, by partition; only partitions for which it would are included."""
     if not isinstance(source, WatchedSource):
         return {}
     found = {
-        name: source.watch(name, record.partition.planned_end, record.state)
+        name: source.watch(name, record.partition.planned_end, record.state, unread)
         for name, record in records.items()
         if record.partition.limit is None
     }

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, PlanRequest, Source, SourceFile, Todo
+from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, PlanRequest, Source, SourceFile, Todo, Unread
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
 from airflow_provider_ckpt.core.ranges import Range
 
@@ -27,13 +27,20 @@ class Planner:
 
     :param source: open; it knows only its own partitions, so a side partition's stretch is asked for under their name
     :param left: batches that the run does not begin any more
+    :param unread: asks the receipts for what the source shows below the plan; None if there are none yet
     :ivar budget: how many records may be planned
     """
 
     def __init__(
-        self, pipeline: Pipeline, source: Source, records: Mapping[str, PartitionRecord], left: Collection[BatchKey]
+        self,
+        pipeline: Pipeline,
+        source: Source,
+        records: Mapping[str, PartitionRecord],
+        left: Collection[BatchKey],
+        unread: Unread | None = None,
     ) -> None:
         self._source = source
+        self._unread = unread
         self._records = pipeline.commit_strategy.records_per_batch
         self._partitions = records
         blocking = {name: record.partition.blocking.values() for name, record in records.items()}
@@ -79,7 +86,8 @@ class Planner:
             else:
                 todos += [Todo(name, gap.start, gap.end) for gap in record.partition.gaps()]
                 todos.append(Todo(name, end))
-        found = self._source.plan(PlanRequest(todos, self._records, budget, files, states, committed))
+        request = PlanRequest(todos, self._records, budget, files, states, committed, unread=self._unread)
+        found = self._source.plan(request)
         return replace(found, batches=[*batches, *found.batches])
 
     def _letters(self, record: PartitionRecord, budget: int) -> list[PlannedBatch]:

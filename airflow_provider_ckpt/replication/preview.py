@@ -15,6 +15,7 @@ from airflow_provider_ckpt.core.policy import Route
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.records import PartitionRecord
 from airflow_provider_ckpt.replication import sink_checks
+from airflow_provider_ckpt.replication.late_records import unread_by
 from airflow_provider_ckpt.replication.planner import Planner
 from airflow_provider_ckpt.replication.setup import Opened, Setup
 
@@ -88,7 +89,7 @@ def preview(setup: Setup) -> dict[str, Any]:
         opened.check(create=False)
         _refuse_strangers(setup, opened.sink)
         sink_checks.refuse_changed(setup, opened.sink)
-        return _previewed(setup, opened.source)
+        return _previewed(setup, opened)
     except CkptError as error:
         error.pipeline = error.pipeline or setup.pipeline.name
         raise
@@ -106,14 +107,15 @@ def _refuse_strangers(setup: Setup, sink: Sink) -> None:
         )
 
 
-def _previewed(setup: Setup, source: Source) -> dict[str, Any]:
-    name = setup.pipeline.name
+def _previewed(setup: Setup, opened: Opened) -> dict[str, Any]:
+    name, source = setup.pipeline.name, opened.source
     stored = setup.ledger.partitions(name)
     records, files = _with_new_ones(setup, source, stored)
     phases = sorted({record.partition.phase.value for record in stored.values()})
     plan = Plan()
     if set(phases) <= {Phase.RUNNING.value}:
-        planner = Planner(setup.pipeline, source, records, ())
+        unread = unread_by(setup, source, opened.sink, records) if stored else None
+        planner = Planner(setup.pipeline, source, records, (), unread)
         plan = planner.plan(files) if planner.budget > 0 else Plan(more=True)
     partitions = [_partition(record, plan, new=name not in stored) for name, record in sorted(records.items())]
     held = sum(item["held"] for item in partitions)

@@ -23,6 +23,7 @@ from airflow_provider_ckpt.core.errors import (
 from airflow_provider_ckpt.core.policy import route
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.replication import file_lists, final_check
+from airflow_provider_ckpt.replication.late_records import unread_by
 from airflow_provider_ckpt.replication.measuring import Measuring
 from airflow_provider_ckpt.replication.metrics import Metric
 from airflow_provider_ckpt.replication.planner import Planner
@@ -183,7 +184,8 @@ class Run:
                 log.info("%s is %s: nothing is planned or sent", self.pipeline.name, ", ".join(sorted(phases)))
                 self._more = False
                 return 0
-            planner = Planner(self.pipeline, self.source, records, left)
+            unread = unread_by(self.setup, self.source, self.sink, records)
+            planner = Planner(self.pipeline, self.source, records, left, unread)
             planned: list[Batch] = []
             if planner.budget > 0:
                 found = planner.plan(self.ledger.files(self.pipeline.name))

@@ -1,4 +1,4 @@
-"""Sequences, however they are linked, and other defaults that fill a cursor column in new rows.
+"""Sequences, however they are linked, defaults and subscriptions that fill a cursor column in new rows.
 
 A value that is smaller than one that was read already means a row that is never read, so whatever gives out such values
 is reported by name before anything is sent.
@@ -60,10 +60,15 @@ SELECT s.seqrelid::bigint, pg_catalog.format('%I.%I', n.nspname, c.relname), s.s
        c.relfilenode::bigint,
        CASE WHEN pg_catalog.has_sequence_privilege(s.seqrelid, 'USAGE, SELECT')
             THEN pg_catalog.pg_sequence_last_value(s.seqrelid) END,
-       pg_catalog.has_sequence_privilege(s.seqrelid, 'USAGE, SELECT')
+       pg_catalog.has_sequence_privilege(s.seqrelid, 'USAGE, SELECT'), s.seqstart
 FROM pg_catalog.pg_sequence s JOIN pg_catalog.pg_class c ON c.oid = s.seqrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE s.seqrelid = ANY ({0}::oid[]) ORDER BY s.seqrelid
+"""
+_SUBSCRIBED = """
+SELECT DISTINCT pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_subscription_rel r
+JOIN pg_catalog.pg_class c ON c.oid = r.srrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE r.srrelid = ANY ({0}::oid[])
 """
 _NEXTVAL = re.compile(r"nextval\s*\(\s*\(*\s*'((?:[^']|'')+)'", re.IGNORECASE)
 _CALLED = re.compile(r"(?:\"((?:[^\"]|\"\")+)\"|([A-Za-z_][\w$]*))\s*\(")
@@ -83,6 +88,7 @@ class SequenceState:
     :param file: changes when the sequence is restarted or altered
     :param last: the newest value that it gave out, None if there was none or the user may not see it
     :param readable: whether the user may see it
+    :param start: the value that it gives out first
     """
 
     oid: int
@@ -93,6 +99,7 @@ class SequenceState:
     file: int
     last: int | None
     readable: bool
+    start: int
 
 
 class Problem(NamedTuple):
@@ -135,6 +142,12 @@ class CursorValues:
 
     def problems(self) -> Iterator[Problem]:
         """Yield the reasons why new rows will come below those that were read."""
+        for (name,) in self._fetch(_SUBSCRIBED, [self._oids]):
+            yield Problem(
+                f"{name} gets its rows by logical replication, in the order in which transactions were committed, "
+                f"so that smaller values of {self._cursor} can appear after greater ones.",
+                "Name a connection to the publisher",
+            )
         for sequence in self.sequences():
             fills = f"sequence {sequence.name} fills cursor {self._cursor} of {self._table.label} and"
             if sequence.cached > 1:

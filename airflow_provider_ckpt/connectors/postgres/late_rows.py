@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
 from airflow_provider_ckpt.connectors.postgres.origins import UNDATED, origins
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.witness import Sign, Watch, Witness
-from airflow_provider_ckpt.connectors.protocols import Alarm, Plan, PlanRequest, Told
+from airflow_provider_ckpt.connectors.protocols import Alarm, Plan, PlanRequest, Told, Unread
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.recovery import WITNESS
 
@@ -73,7 +73,9 @@ class LateRows:
         watch = self._watch(fetch, table, greatest)
         signs = [] if before is None else list(watch.signs(before))
         for sign in signs:
-            self._tell(sign, table, tail)
+            seen = self._left(sign, table, watch, request.unread).seen if sign.moved else sign.seen
+            if seen:
+                self._tell(replace(sign, seen=seen), table, tail)
         end = max((batch.range.end for batch in plan.batches), default=tail)
         now = watch.witness(before, tail, max(end, tail))
         unchanged = before is not None and not signs and before.same(now)
@@ -82,7 +84,13 @@ class LateRows:
         return replace(plan, states={table.label: {**state, WITNESS: witness}})
 
     def watch(
-        self, fetch: Fetch, table: Table, state: Mapping[str, Any], end: int, greatest: int | None
+        self,
+        fetch: Fetch,
+        table: Table,
+        state: Mapping[str, Any],
+        end: int,
+        greatest: int | None,
+        unread: Unread | None,
     ) -> Alarm | None:
         """Return why the next planning would fail, and a new witness; see :meth:`WatchedSource.watch`.
 
@@ -91,13 +99,34 @@ class LateRows:
         :param state: what the last planning kept
         :param end: the end of its plan
         :param greatest: the table's greatest position, noted before this call
+        :param unread: asks the receipts; None if nobody can
         """
         before = _seen(state, end)
         if before is None or self._known:
             return None
         watch = self._watch(fetch, table, greatest)
-        told = [Told(sign.seen, watch.rows(sign), sign.remedy) for sign in watch.signs(before)]
-        return Alarm(told, {WITNESS: watch.witness(before, end, end).to_json()}) if told else None
+        told = [self._left(sign, table, watch, unread) for sign in watch.signs(before)]
+        left = [item for item in told if item.seen]
+        return Alarm(left, {WITNESS: watch.witness(before, end, end).to_json()}) if left else None
+
+    def _left(self, sign: Sign, table: Table, watch: Watch, unread: Unread | None) -> Told:
+        """Return what a sign tells of beyond rows that only moved, each of which has a receipt; no words if nothing.
+
+        :param sign: what was seen
+        :param table: the source
+        :param watch: which has seen it
+        :param unread: asks the receipts; None if nobody can
+        """
+        rows = watch.rows(sign)
+        left = unread(table.label, rows) if unread is not None and sign.moved and rows is not None else None
+        if left is None:
+            return Told(sign.seen, rows, sign.remedy)
+        if not left:
+            log.info("%s: %s All of them have a receipt: they were elsewhere before", self._pipeline, sign.seen)
+            return Told("", ())
+        stretches = "one stretch" if len(left) == 1 else f"{len(left)} stretches"
+        kept = f"{sign.seen} Of those no receipt has, {stretches} of positions, the first of them {left[0].start}."
+        return Told(kept, left, sign.remedy)
 
     def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> Watch:
         if table.oid not in self._sequences:  # looked up once a run

@@ -33,6 +33,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourceFile,
     SourcePartition,
     Start,
+    Unread,
 )
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
@@ -145,16 +146,24 @@ class PostgresSource:
         """Any value can come late: an application may set it, or take it from a sequence long before it is inserted."""
         return True
 
-    def watch(self, partition: str, end: int, state: Mapping[str, Any]) -> Alarm | None:  # noqa: ARG002
+    def watch(
+        self,
+        partition: str,  # noqa: ARG002
+        end: int,
+        state: Mapping[str, Any],
+        unread: Unread | None = None,
+    ) -> Alarm | None:
         """Return why the next planning would fail, and a new witness; see :meth:`WatchedSource.watch`.
 
         :param partition: the table, a source's only partition
         :param end: the end of its plan
         :param state: what the last planning kept
+        :param unread: asks the receipts, as for a planning
         """
         with self._session() as fetch:
             table = self._table(fetch)
-            return self._late_rows.watch(fetch, table, state, end, greatest_position(fetch, table, self._cursor))
+            greatest = greatest_position(fetch, table, self._cursor)
+            return self._late_rows.watch(fetch, table, state, end, greatest, unread)
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
         """Return digests of the rows that are visible now."""

@@ -53,6 +53,7 @@ class SourceRoles:
             f"LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {literal(SWITCHES)}"
         )
         guarded = (
+            f"ALTER FUNCTION {function} OWNER TO CURRENT_USER",
             f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC",
             f"GRANT EXECUTE ON FUNCTION {function} TO {reader}",
         )

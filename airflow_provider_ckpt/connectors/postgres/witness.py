@@ -101,12 +101,15 @@ class Sign:
     :param where: condition for the rows that it speaks of; None if positions that were read may have been given out
         again, so that the rows there tell nothing
     :param origin: relation that holds those rows; the whole table if None
+    :param moved: whether these may be rows that were elsewhere in the table before, so that a receipt of the same
+        position accounts for each
     """
 
     seen: str
     remedy: str = ""
     where: str | None = None
     origin: Origin | None = None
+    moved: bool = False
 
 
 class Watch:
@@ -169,8 +172,7 @@ class Watch:
         if not before.reached:
             return
         for sequence in self._sequences:
-            if sequence.oid in before.sequences:
-                yield from self._sequence(sequence, before)
+            yield from self._sequence(sequence, before)
         yield from self._greatest(before)
         if self._table.kind != "v":
             yield from self._relations(before)
@@ -238,11 +240,12 @@ class Watch:
         return ""
 
     def _sequence(self, now: SequenceState, before: Witness) -> Iterator[Sign]:
-        last, file, led = before.sequences[now.oid]
+        last, file, led = before.sequences.get(now.oid, (None, now.file, False))
         newest = now.last
         block = max(now.step, 1) - 1
         greatest = f"SELECT max({self._cursor}) FROM {self._table.sql}"
         raise_it = f"raise the sequence, SELECT setval({literal(now.name)}, ({greatest}))"
+        behind = newest is not None and newest + block < before.end - 1
         if not now.readable:
             return
         if last is not None and (newest is None or newest < last):
@@ -254,15 +257,18 @@ class Watch:
             yield Sign(
                 f"sequence {now.name} was restarted or altered, and rows below the checkpoint were written since."
             )
-        elif last is None or (last < newest and last + block < before.end - 1):
-            where = self._since(before, last, min(newest + block, before.end - 1))
-            came = 0 if where is None else self._count(where)
+        elif (last is None and (behind or self._dated)) or (
+            last is not None and last < newest and last + block < before.end - 1
+        ):
+            where = self._since(before, last, min(newest + block, before.end - 1), now.start)
+            came = self._count(where)
             if came:
                 yield Sign(
                     f"sequence {now.name}, which stands at {newest}, was behind the checkpoint, and {_number(came)} "
                     "came below it at values that the sequence gave out since.",
                     raise_it,
                     where,
+                    moved=now.oid not in before.sequences and not (behind and self._dated),
                 )
         ahead = self._top is not None and self._top >= before.end and (newest or 0) + block < self._top
         if led and ahead:
@@ -273,19 +279,21 @@ class Watch:
                 "false",
             )
 
-    def _since(self, before: Witness, above: int | None, up_to: int) -> str | None:
-        """Return the condition for rows that came since at the positions that a sequence gave out, if any can be told.
+    def _since(self, before: Witness, above: int | None, up_to: int, start: int) -> str:
+        """Return the condition for rows that came since at the positions that a sequence gave out.
 
         :param before: the witness of the last planning
         :param above: the sequence's value then; None if it had given out nothing
         :param up_to: the greatest position to count
+        :param start: the value that the sequence gives out first
         """
         span = f"{self._cursor} <= {self._value(up_to)}"
+        dated = self._dated
         if above is not None:
             span = f"{self._cursor} > {self._value(above)} AND {span}"
-        if self._dated:
-            return f"{span} AND {self._unseen(before)}"
-        return None if above is None else span
+        elif not dated:
+            span = f"{self._cursor} >= {self._value(start)} AND {span}"
+        return f"{span} AND {self._unseen(before)}" if dated else span
 
     def _greatest(self, before: Witness) -> Iterator[Sign]:
         if self._top is None or self._top >= before.end - 1 or self._vouched(before):
@@ -308,14 +316,20 @@ class Watch:
         )
 
     def _relations(self, before: Witness) -> Iterator[Sign]:
-        """Partitions and heirs that were added, and relations whose rows were removed or written anew."""
+        """Partitions and heirs that were added, and relations whose rows were removed or written anew.
+
+        Where one of the known relations is gone, another one may have taken its place, with other rows at the same
+        positions.
+        """
+        replaced = bool(set(before.files) - {item.oid for item in self._origins})
         for item in self._origins:
             if item.kind == "p":
                 continue
             if item.oid not in before.files:
                 where = f"{self._cursor} < {self._value(before.end)}"
                 if self._count(where, item):
-                    yield Sign(f"{item.label} was added to it, with rows below the checkpoint.", "", where, item)
+                    seen = f"{item.label} was added to it, with rows below the checkpoint."
+                    yield Sign(seen, where=where, origin=item, moved=not replaced)
             elif item.file != before.files[item.oid] and self._late_near(before, item):
                 yield Sign(
                     f"all rows of {item.label} were removed or written anew since the last planning, as TRUNCATE and "

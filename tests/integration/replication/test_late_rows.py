@@ -362,3 +362,104 @@ class TestTold:
         assert "The next run **still fails**" in body
         assert "50 rows came below it" in body
         assert "airflow ckpt rewind orders" in body.replace("\\", "")
+
+
+class TestRowsThatMoved:
+    """Rows of a default partition go into partitions of their own, as ``pg_partman``'s partition_data does it."""
+
+    @pytest.fixture
+    def partitioned(self, orders: Replication) -> Replication:
+        """Orders in a default partition, replicated by batches of 100."""
+        execute(
+            orders.dsn,
+            "ALTER TABLE orders RENAME TO old",
+            "CREATE TABLE orders (LIKE old) PARTITION BY RANGE (id)",
+            "ALTER TABLE orders ATTACH PARTITION old DEFAULT",
+        )
+        settled = orders.changed(recovery={"settle_lag": "0s"})
+        settled.run()
+        return settled
+
+    def move(self, orders: Replication, start: int, end: int, *more: str) -> None:
+        """Move some rows into a partition of their own.
+
+        :param more: what else happens to that before it is attached
+        """
+        span = f"id >= {start} AND id < {end}"
+        execute(
+            orders.dsn,
+            f"CREATE TABLE part_{start} (LIKE orders)",
+            f"WITH moved AS (DELETE FROM old WHERE {span} RETURNING *) INSERT INTO part_{start} SELECT * FROM moved",
+            *more,
+            f"ALTER TABLE orders ATTACH PARTITION part_{start} FOR VALUES FROM ({start}) TO ({end})",
+        )
+
+    def test_they_are_not_told_since_each_has_a_receipt(self, partitioned: Replication) -> None:
+        self.move(partitioned, 201, 355)
+        self.move(partitioned, 500, 700, "DELETE FROM part_500 WHERE id % 5 = 0")
+        add_rows(partitioned.dsn, "orders", 1001, 1011)
+
+        assert partitioned.run().records == Counts(10, 10)
+        assert partitioned.run().records == Counts()
+        assert scalar(partitioned.dsn, NOBODY_MISSED)
+        assert scalar(partitioned.dsn, NOBODY_TWICE)
+
+    def test_rows_that_came_along_with_them_are_told_and_recovered(self, orders: Replication) -> None:
+        execute(
+            orders.dsn,
+            "DELETE FROM orders WHERE id IN (600, 601, 640)",
+            "ALTER TABLE orders RENAME TO old",
+            "CREATE TABLE orders (LIKE old) PARTITION BY RANGE (id)",
+            "ALTER TABLE orders ATTACH PARTITION old DEFAULT",
+        )
+        settled = orders.changed(recovery={"settle_lag": "0s"})
+        settled.run()
+        add_rows(settled.dsn, "old", 640, 641)
+        self.move(settled, 500, 700)
+        add_rows(settled.dsn, "part_500", 600, 602)
+
+        with pytest.raises(SourceError, match="no receipt has, 2 stretches of positions, the first of them 600"):
+            settled.run()
+        listed = found(settled)
+
+        assert [span for item in listed["missing"] for span in item["late"]] == [[600, 602], [640, 641]]
+        assert listed["alarms"] == []
+        assert settled.run().records == Counts(3, 3)
+        complete(settled)
+
+    def test_a_partition_in_the_place_of_another_is_told_though_its_positions_are_the_same(
+        self, partitioned: Replication
+    ) -> None:
+        self.move(partitioned, 500, 700)
+        partitioned.run()
+        execute(
+            partitioned.dsn,
+            "CREATE TABLE corrected AS SELECT * FROM part_500",
+            "UPDATE corrected SET amount = amount + 1",
+            "ALTER TABLE orders DETACH PARTITION part_500",
+            "ALTER TABLE corrected ALTER customer SET NOT NULL",
+            *(
+                f"ALTER TABLE corrected ALTER {name} SET NOT NULL"
+                for name in ("amount", "created_at", "status", "note")
+            ),
+            "ALTER TABLE corrected ALTER id SET NOT NULL",
+            "ALTER TABLE orders ATTACH PARTITION corrected FOR VALUES FROM (500) TO (700)",
+        )
+
+        with pytest.raises(SourceError, match="corrected was added to it, with rows below the checkpoint"):
+            partitioned.run()
+
+    def test_those_below_the_low_watermark_are_told(self, partitioned: Replication) -> None:
+        expired = partitioned.changed(recovery={"settle_lag": "0s", "window": "1s"})
+        sleep(1.2)
+        self.move(partitioned, 500, 700)
+
+        with pytest.raises(SourceError, match="part_500 was added to it"):
+            expired.run()
+
+    def test_those_of_which_no_positions_are_kept_are_told(self, partitioned: Replication) -> None:
+        execute(partitioned.dsn, "UPDATE ckpt_sink_receipt SET positions = NULL WHERE range_start = 501")
+        self.move(partitioned, 500, 700)
+
+        with pytest.raises(SourceError, match="part_500 was added to it"):
+            partitioned.run()
