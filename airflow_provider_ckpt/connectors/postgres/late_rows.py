@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues, sequence_states
-from airflow_provider_ckpt.connectors.postgres.origins import UNDATED, origins
+from airflow_provider_ckpt.connectors.postgres.origins import UNDATED, origin_columns, origins
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.witness import Sign, Watch, Witness
 from airflow_provider_ckpt.connectors.protocols import Alarm, Plan, PlanRequest, Told, Unread
@@ -132,7 +132,17 @@ class LateRows:
         if table.oid not in self._sequences:  # looked up once a run
             self._sequences[table.oid] = CursorValues(fetch, table, self._cursor).sequence_oids
         sequences = sequence_states(fetch, self._sequences[table.oid])
-        return Watch(fetch, table, self._cursor, top=greatest, sequences=sequences, origins=origins(fetch, table))
+        return Watch(
+            fetch,
+            table,
+            self._cursor,
+            top=greatest,
+            sequences=sequences,
+            origins=origins(fetch, table),
+            columns={item.relation: item.name for item in origin_columns(fetch, table, self._cursor)}
+            if table.kind == "v"
+            else {},
+        )
 
     def _tell(self, sign: Sign, table: Table, tail: int) -> None:
         found = f"{table.label}, cursor {self._cursor}: {sign.seen}"

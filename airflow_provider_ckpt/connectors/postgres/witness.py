@@ -118,6 +118,7 @@ class Watch:
     :param top: its greatest position, noted before this is made: then no sequence can be behind it by a race
     :param sequences: what fills the cursor, as it stands now
     :param origins: the relations that its rows come from
+    :param columns: by oid of such a relation, the name of the column there that is the cursor
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Watch:
         top: int | None,
         sequences: Sequence[SequenceState],
         origins: Sequence[Origin],
+        columns: Mapping[int, str],
     ) -> None:
         self._fetch = fetch
         self._table = table
@@ -137,6 +139,7 @@ class Watch:
         self._top = top
         self._sequences = sequences
         self._origins = origins
+        self._columns = columns
         self._now = server_state(fetch)
 
     def witness(self, before: Witness | None, tail: int, end: int) -> Witness:
@@ -174,8 +177,7 @@ class Watch:
         for sequence in self._sequences:
             yield from self._sequence(sequence, before)
         yield from self._greatest(before)
-        if self._table.kind != "v":
-            yield from self._relations(before)
+        yield from self._relations(before)
 
     def rows(self, sign: Sign) -> list[Range] | None:
         """Return where the rows lie that a sign speaks of; None if it speaks of none, or of too many stretches.
@@ -323,27 +325,53 @@ class Watch:
         """
         replaced = bool(set(before.files) - {item.oid for item in self._origins})
         for item in self._origins:
-            if item.kind == "p":
+            if item.kind in ("p", "v"):
                 continue
             if item.oid not in before.files:
-                where = f"{self._cursor} < {self._value(before.end)}"
-                if self._count(where, item):
+                where, origin = self._below(before, item)
+                if where and self._count(where, origin):
                     seen = f"{item.label} was added to it, with rows below the checkpoint."
-                    yield Sign(seen, where=where, origin=item, moved=not replaced)
+                    yield Sign(seen, where=where, origin=origin, moved=not replaced)
             elif item.file != before.files[item.oid] and self._late_near(before, item):
                 yield Sign(
                     f"all rows of {item.label} were removed or written anew since the last planning, as TRUNCATE and "
                     "some forms of ALTER TABLE do, and there are rows below the checkpoint."
                 )
 
+    def _below(self, before: Witness, item: Origin) -> tuple[str, Origin | None]:
+        """Return a condition for the rows of a relation below the end of the last plan, and where it is to be asked.
+
+        A view may leave out some of them, so they are looked for in it. No condition where they cannot be known there.
+        """
+        end = self._value(before.end)
+        if self._table.kind != "v":
+            return f"{self._cursor} < {end}", item
+        column = self._column(item)
+        return (f"{self._cursor} IN (SELECT {column} FROM {item.sql} WHERE {column} < {end})" if column else ""), None
+
+    def _column(self, item: Origin) -> str | None:
+        """Return the cursor's column in a relation below a view; None if there is none or the user may not read it."""
+        name = self._columns.get(item.oid)
+        return quote(name) if name is not None and self._fetch(_MAY_READ, [item.oid])[0][0] else None
+
     def _late_near(self, before: Witness, item: Origin | None = None) -> bool:
-        """Whether the last row below the end of the last plan came after that."""
-        if not self._dated:
+        """Whether the last row below the end of the last plan came after that.
+
+        Where the rows below a view cannot be looked at, a sequence that was restarted as well has to do as evidence.
+        """
+        column, relation, more = self._cursor, *self._relation(item)
+        if self._table.kind == "v":
+            if item is None:
+                return False
+            below_view = self._column(item)
+            if below_view is None:
+                return any(before.sequences.get(each.oid, (0, each.file))[1] != each.file for each in self._sequences)
+            column, relation, more = below_view, item.sql, ""
+        elif not self._dated:
             return False
-        relation, more = self._relation(item)
-        below = f"{self._cursor} < {self._value(before.end)}"
-        greatest = f"SELECT max({self._cursor}) FROM {relation} WHERE {below}{more}"
-        return self._count(f"{self._cursor} = ({greatest}) AND {self._unseen(before)}", item) > 0
+        greatest = f"SELECT max({column}) FROM {relation} WHERE {column} < {self._value(before.end)}{more}"
+        late = f"SELECT FROM {relation} AS t WHERE {column} = ({greatest}) AND {self._unseen(before)}{more}"
+        return bool(self._fetch(f"SELECT EXISTS ({late})", [])[0][0])
 
     def _count(self, where: str, item: Origin | None = None) -> int:
         relation, more = self._relation(item)
