@@ -66,7 +66,7 @@ class World:
 
     def insert_far_ahead(self) -> None:
         execute(
-            self.dsn, f"INSERT INTO source SELECT coalesce(max(id), 1000) + {self.random.randint(1, 500)} FROM source"
+            self.dsn, f"INSERT INTO source SELECT greatest(max(id), 1000) + {self.random.randint(1, 500)} FROM source"
         )
 
     def insert_into_a_hole(self) -> None:
