@@ -18,6 +18,7 @@ from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     receipt_of,
     session_prefix,
 )
+from airflow_provider_ckpt.connectors.postgres.bookkeeping_rights import refuse_hidden_bookkeeping
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_tables import columns_absent, create_tables, tables_absent
 from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, raised, require
 from airflow_provider_ckpt.connectors.postgres.durability import (
@@ -104,6 +105,7 @@ class PostgresSink:
             refuse_undurable_target(fetch, table, self._declared)
             refuse_altering_target(fetch, table, self._declared)
             refuse_unfit_key(fetch, table, self._upsert, self._pipeline)
+            refuse_hidden_bookkeeping(fetch, Bookkeeping(table.schema), self._context, self._connection.id)
             if create:
                 create_tables(fetch, Bookkeeping(table.schema), self._connection.id, self._pipeline)
             refuse_unlogged_tables(fetch, table.schema, ALL_TABLES, self._pipeline)
@@ -123,6 +125,7 @@ class PostgresSink:
             table = self._target(fetch)
             [(identity,)] = fetch(_IDENTITY, [table.oid])
             books = Bookkeeping(table.schema)
+            refuse_hidden_bookkeeping(fetch, books, self._context, self._connection.id)
             rows = [] if tables_absent(fetch, books) else fetch(books.claims, [self._context.pipeline])
             gone = self._set_back(fetch, table, books) if rows else None
         ledgers = frozenset(ledger for ledger, _ in rows)

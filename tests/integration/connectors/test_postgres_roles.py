@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
-from airflow_provider_ckpt.core.errors import SinkError
+from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from tests.integration.connectors.conformance_sink import (
     LEDGER,
@@ -234,3 +234,43 @@ def test_a_long_history_is_read_by_its_index_under_the_policies(schema: Schema) 
     conditions = " ".join(line for (line,) in plan if "Index Cond" in line)
 
     assert "range_end" in conditions
+
+
+@pytest.mark.parametrize("named", [(), ("invoices",)])
+def test_a_writer_from_whom_bookkeeping_is_hidden_is_told_so_and_not_of_a_restored_sink(
+    schema: Schema, named: tuple[str, ...]
+) -> None:
+    execute(schema.owner, "CREATE TABLE target (id bigint)", schema.roles("ann", "orders").sql)
+    if named:
+        execute(schema.owner, schema.roles("eve", *named).sql)
+    else:
+        execute(schema.owner, f"CREATE ROLE {schema.name}_eve LOGIN")
+        execute(schema.owner, f"GRANT SELECT, INSERT, UPDATE ON target, {', '.join(TABLES)} TO {schema.name}_eve")
+    with Run(RoleHarness(schema.owner, schema.dsn("ann"), create=False), 3) as run:
+        run.take_over().send(task(0), content(0))
+
+    with Run(RoleHarness(schema.owner, schema.dsn("eve"), create=False), 4) as run:
+        for look in (run.sink.check, run.sink.claims):
+            with pytest.raises(ConfigError) as raised:
+                look()
+            told = str(raised.value)
+            assert "row level security hides public.ckpt_sink_dead_letter, public.ckpt_sink_fence" in told
+            assert f"role '{schema.name}_eve'" in told
+            assert f"airflow ckpt db roles sink public --writer {schema.name}_eve --pipeline orders" in told
+
+    execute(schema.owner, schema.roles("eve", *named, "orders").sql)
+    with Run(RoleHarness(schema.owner, schema.dsn("eve"), create=False), 4) as run:
+        run.sink.check()
+        assert run.sink.claims().epoch == 3
+
+
+def test_a_policy_of_the_owners_own_shows_bookkeeping_too(schema: Schema) -> None:
+    execute(schema.owner, "CREATE TABLE target (id bigint)", schema.roles("ann", "orders").sql)
+    execute(schema.owner, f"CREATE ROLE {schema.name}_eve LOGIN")
+    for table in TABLES:
+        execute(schema.owner, f"GRANT SELECT, INSERT, UPDATE ON target, {table} TO {schema.name}_eve")
+        execute(schema.owner, f"CREATE POLICY own ON {table} USING (ledger <> '{{}}')")
+
+    with Run(RoleHarness(schema.owner, schema.dsn("eve"), create=False), 4) as run:
+        run.sink.check()
+        assert run.sink.claims().epoch == 0

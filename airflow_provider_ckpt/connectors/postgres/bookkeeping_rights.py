@@ -1,0 +1,55 @@
+"""Refuses a user from whom row level security hides the sink's bookkeeping: it would look as if lost."""
+
+from __future__ import annotations
+
+from airflow_provider_ckpt.connectors.postgres.bookkeeping import ALL_TABLES, Bookkeeping
+from airflow_provider_ckpt.connectors.postgres.table import Fetch
+from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.core.errors import ConfigError
+
+_POLICIES = """
+SELECT c.relname::text, current_user::text, p.polname IS NOT NULL,
+       coalesce(pg_catalog.pg_get_expr(p.polqual, p.polrelid), 'true'),
+       coalesce(p.polname ~ '^ckpt_[0-9a-f]{{16}}$', false)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_policy p ON p.polrelid = c.oid AND p.polpermissive AND p.polcmd IN ('*', 'r') AND EXISTS (
+    SELECT FROM unnest(p.polroles) AS r (oid)
+    WHERE CASE r.oid WHEN 0 THEN true ELSE pg_catalog.pg_has_role(r.oid, 'MEMBER') END
+)
+WHERE n.nspname = {0}::text AND c.relname = ANY ({1}::text[]) AND c.relkind = 'r'
+  AND CASE WHEN pg_catalog.has_table_privilege(c.oid, 'SELECT') THEN pg_catalog.row_security_active(c.oid) END
+ORDER BY c.relname
+"""
+"""Policies that let this user read bookkeeping under row level security; a table without any has one line."""
+
+
+def refuse_hidden_bookkeeping(fetch: Fetch, books: Bookkeeping, context: SinkContext, connection: str) -> None:
+    """Fail if row level security lets the user see no bookkeeping of this pipeline.
+
+    :param fetch: runs a query
+    :param books: the bookkeeping tables
+    :param context: names the pipeline
+    :param connection: id of the connection
+    :raises ConfigError: naming role, table and the command that prints what the role needs
+    """
+    visible: dict[str, bool] = {}
+    role = ""
+    for table, role, exists, condition, ours in fetch(_POLICIES, [books.schema, list(ALL_TABLES)]):  # noqa: B007
+        shows = exists and (not ours or _shows(fetch, condition, context.pipeline))
+        visible[table] = visible.get(table, False) or shows
+    hidden = [table for table, shown in visible.items() if not shown]
+    if hidden:
+        raise ConfigError(
+            f"row level security hides {', '.join(f'{books.schema}.{table}' for table in hidden)} of pipeline "
+            f"{context.pipeline} from role {role!r}, the user of connection {connection!r}: no policy there lets it "
+            "see them. Nothing was sent.",
+            pipeline=context.pipeline,
+            hint=f"Let the owner run what `airflow ckpt db roles sink {books.schema} --writer {role} "
+            f"--pipeline {context.pipeline}` prints, with --table and --pipeline for all others of that role, too.",
+        )
+
+
+def _shows(fetch: Fetch, condition: str, pipeline: str) -> bool:
+    """Whether a policy of the roles script, whose condition names no column but ``pipeline``, is for this one."""
+    escaped = condition.replace("{", "{{").replace("}", "}}")
+    return bool(fetch(f"SELECT {escaped} FROM (SELECT {{0}}::text AS pipeline) AS row", [pipeline])[0][0])
