@@ -13,6 +13,7 @@ _DELTA = "tests/integration/connectors/test_delta_conformance.py::TestNewTable"
 _STREAMFORGE = "tests/integration/replication/test_streamforge.py"
 _DELTA_FENCE = "tests/integration/connectors/test_delta_fence.py::TestFence"
 _DELTA_RESTORE = "tests/integration/connectors/test_delta_set_back.py::TestRestore"
+_LOST_NODE = "tests/integration/connectors/test_receipt_chain.py::TestAnOlderNodeThatIsLost"
 
 OF_SINKS: Sequence[Mutant] = (
     Mutant(
@@ -236,6 +237,22 @@ OF_SINKS: Sequence[Mutant] = (
         "found is not None and not accepting",
         "False",
         test=f"{_DELTA_RESTORE}::test_that_comes_between_look_and_fence_is_not_accepted_unseen",
+    ),
+    Mutant(
+        "delta: newer receipts are forgotten with one that is lost",
+        "connectors/two_phase/receipts.py",
+        "Receipts.begin_anew",
+        "head == lost",
+        "True",
+        test=f"{_LOST_NODE}::test_is_cut_off_once_a_person_accepts_and_newer_receipts_stay[unlink-delta]",
+    ),
+    Mutant(
+        "delta: a receipt that is lost is taken for one that stands",
+        "connectors/two_phase/receipts.py",
+        "Receipts.held",
+        "epoch < newest and node.names(key)",
+        "node.names(key)",
+        test=f"{_LOST_NODE}::test_takes_no_newer_receipt_with_it[unlink-delta]",
     ),
     Mutant(
         "kafka: rows are committed without their receipt",
