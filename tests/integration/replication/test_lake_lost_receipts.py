@@ -11,9 +11,10 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_provider_ckpt.core.acts import Act
-from airflow_provider_ckpt.core.errors import ConfigError, SinkChangedError
+from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError, SinkChangedError
 from airflow_provider_ckpt.replication import sink_changes
 from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
+from airflow_provider_ckpt.replication.auditing import against_sink
 from airflow_provider_ckpt.replication.preview import preview
 from tests.services.delta import read_delta
 from tests.services.iceberg import IcebergService
@@ -188,6 +189,9 @@ def test_receipts_that_nobody_needs_any_more_can_be_given_up_before_they_are_mis
     add_rows(lake.orders.dsn, "orders", 1001, 1101)
     lake.orders.run()
     lake.nodes[0].unlink()
+    assert lake.orders.run().records.delivered == 0
+    with pytest.raises(ReceiptsUnreadableError, match="accept-sink orders --keep"):
+        against_sink(lake.orders.setup(), lambda _: None, shared=True)
 
     lake.accept(resend=False)
 
