@@ -14,7 +14,7 @@ SELECT c.relname::text, current_user::text, p.polname IS NOT NULL,
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_policy p ON p.polrelid = c.oid AND p.polpermissive AND p.polcmd IN ('*', 'r') AND EXISTS (
     SELECT FROM unnest(p.polroles) AS r (oid)
-    WHERE CASE r.oid WHEN 0 THEN true ELSE pg_catalog.pg_has_role(r.oid, 'MEMBER') END
+    WHERE CASE r.oid WHEN 0 THEN true ELSE pg_catalog.pg_has_role(r.oid, 'USAGE') END
 )
 WHERE n.nspname = {0}::text AND c.relname = ANY ({1}::text[]) AND c.relkind = 'r'
   AND CASE WHEN pg_catalog.has_table_privilege(c.oid, 'SELECT') THEN pg_catalog.row_security_active(c.oid) END

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
-from airflow_provider_ckpt.core.errors import ConfigError, SinkError
+from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from tests.integration.connectors.conformance_sink import (
     LEDGER,
@@ -159,7 +159,7 @@ def test_a_pipeline_that_the_role_is_not_for_is_refused_with_what_to_run(schema:
     harness = RoleHarness(schema.owner, schema.dsn("ann"), create=False)
 
     with Run(harness, 1, pipeline="invoices") as run:
-        with pytest.raises(SinkError, match="row-level security") as caught:
+        with pytest.raises(ConfigError, match="row level security") as caught:
             run.take_over()
         assert "--pipeline" in str(caught.value)
 
