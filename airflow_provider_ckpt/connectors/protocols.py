@@ -327,12 +327,14 @@ class Claims:
         (system identifier and table oid; Delta table id; Iceberg UUID; topic id); None if it does not exist yet
     :param set_back: a sentence that says by what the sink itself sees that rows delivered before are gone although its
         receipts stand (truncated, rolled back …); None if it sees nothing of the kind
+    :param gone: batches whose rows those are, as far as :meth:`Sink.receipts` leaves their receipts out for it
     """
 
     epoch: int = 0
     ledgers: frozenset[str] = frozenset()
     target: str | None = None
     set_back: str | None = None
+    gone: frozenset[BatchKey] = frozenset()
 
 
 class Sink(Protocol):

@@ -33,7 +33,7 @@ class Unaccepted:
 
     :param seen: the differences that were seen before the fence was raised
     :param told: these, as a clause
-    :param gone: batches whose receipt stood then although their rows were gone
+    :param gone: batches of which the sink knew then that their rows were gone
     """
 
     seen: frozenset[Difference]
@@ -79,6 +79,7 @@ class SinkState:
     :param set_back: the sink's own evidence, as a sentence, that rows are gone although its receipts are still there
     :param missing: receipts that the ledger knows and the sink no longer holds
     :param unreadable: a sentence that names the receipts which cannot be read, if any are known to be gone or damaged
+    :param gone: batches whose rows the sink knows to be gone, and whose receipts it leaves out for it
     """
 
     epoch: int
@@ -87,6 +88,7 @@ class SinkState:
     set_back: str | None = None
     missing: Sequence[BatchKey] = ()
     unreadable: str | None = None
+    gone: frozenset[BatchKey] = frozenset()
 
 
 def differences(known: SinkStanding, found: SinkState) -> list[Difference]:

@@ -55,7 +55,8 @@ def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None
                 hint=f'Say that this is meant with `airflow ckpt move {name} --reason "..."`.',
             )
         before = known.unaccepted or Unaccepted(frozenset(), "")
-        evidence = Unaccepted(before.seen.union(seen), before.told or describe(known, found, seen), before.gone)
+        told = before.told or describe(known, found, seen)
+        evidence = Unaccepted(before.seen.union(seen), told, before.gone | found.gone)
         if not resend:
             lost = _RECEIPTS_LOST & evidence.seen
             unclear = _begun(_reconciled(setup, readable(opened.sink, _known(setup)))) if lost else ()

@@ -46,7 +46,8 @@ def compare(ledger: Ledger, pipeline: str, sink: Sink, *, all_receipts: bool = F
     wrong = all_receipts or bool(missing) or claims.set_back is not None
     unreadable = _unreadable(sink) if wrong else None
     set_back = claims.set_back if claims.set_back != unreadable else None
-    return known, SinkState(claims.epoch, claims.target, sink.location, set_back, missing, unreadable)
+    found = SinkState(claims.epoch, claims.target, sink.location, set_back, missing, unreadable, claims.gone)
+    return known, found
 
 
 def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState:
@@ -103,7 +104,7 @@ def evidence(setup: Setup, sink: Sink) -> Unaccepted:
         raise nothing_to_accept(name)
     before = known.unaccepted or Unaccepted(frozenset(), describe(known, found, seen))
     keys = [receipt.key for receipt in readable(sink, {})]
-    gone = before.gone.union(sink.missing(keys) if keys else ())
+    gone = before.gone.union(found.gone, sink.missing(keys) if keys else ())
     return Unaccepted(before.seen.union(seen) - {Difference.NOT_ACCEPTED}, before.told, gone)
 
 

@@ -69,7 +69,9 @@ class FilesSink:
     def claims(self) -> Claims:
         """This ledger's fence, and every ledger that ever fenced this pipeline here."""
         target = self._target
-        return Claims(newest_epoch(target), target.ledgers(), identity(target), set_back(target, self._vanished()))
+        vanished = self._vanished()
+        gone = frozenset(entry.receipt.key for entry in vanished)
+        return Claims(newest_epoch(target), target.ledgers(), identity(target), set_back(target, vanished), gone)
 
     def fence(self, epoch: int) -> None:
         """Shut out every older epoch, finish or remove what they left, and gather their receipts."""

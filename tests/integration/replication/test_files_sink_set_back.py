@@ -49,6 +49,10 @@ def refused(inbox: Replication) -> str:
     return str(caught.value)
 
 
+def _killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_bookkeeping_removed_while_a_batch_is_unsettled_is_refused(inbox: Replication, tmp_path: Path) -> None:
     inbox.run()
     with pytest.raises(KeyboardInterrupt), acquire(inbox.setup()):
@@ -109,6 +113,42 @@ def test_files_that_were_removed_are_sent_again_once_a_person_says_so(
     assert ids(tmp_path / "out") == [*range(40)]
     assert against_sink(inbox.setup(), lambda _: None)["compared"]["target_rows"] == 40
     assert inbox.run().route == ["done"]
+
+
+@pytest.mark.parametrize("gone", [slice(0, 1), slice(1, 2), slice(2, 3), slice(0, 3)])
+def test_a_file_that_went_before_the_ledger_heard_of_its_batch_is_sent_again_once_a_person_says_so(
+    inbox: Replication, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: slice
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(type(inbox.ledger), "settle", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            inbox.run()
+    for file in visible(tmp_path / "out")[gone]:
+        file.unlink()
+    assert "of delivered batches" in refused(inbox)
+    act = sink_changes.accept(inbox.setup(), resend=True)
+    sink_changes.carry_out(inbox.setup(), act, who="ann", why="a clean-up job took it")
+
+    assert inbox.run().route == ["done"]
+
+    assert ids(tmp_path / "out") == [*range(30)]
+    assert against_sink(inbox.setup(), lambda _: None)["differences"] == []
+
+
+def test_a_settled_file_that_went_alone_is_sent_again_once_a_person_says_so(inbox: Replication, tmp_path: Path) -> None:
+    inbox.run()
+    put(tmp_path / "in" / "b.jsonl", lines(30, 30))
+    inbox.run()
+    inbox.run()
+    by_time = sorted(visible(tmp_path / "out"), key=lambda file: file.stat().st_mtime_ns)
+    by_time[-2].unlink()
+    refused(inbox)
+    act = sink_changes.accept(inbox.setup(), resend=True)
+    sink_changes.carry_out(inbox.setup(), act, who="ann", why="a clean-up job took it")
+
+    assert inbox.run().route == ["done"]
+
+    assert ids(tmp_path / "out") == [*range(60)]
 
 
 def test_a_directory_that_was_restored_from_an_older_copy_is_refused(inbox: Replication, tmp_path: Path) -> None:
