@@ -429,6 +429,18 @@ class KeepsWitness(Protocol):
         """
 
 
+@runtime_checkable
+class ComparesTargets(Protocol):
+    """A sink that says in words how the target's identity differs from the one that was written."""
+
+    def compare_targets(self, before: str, now: str) -> str | None:
+        """Return the parts that differ and ordinary reasons, as a clause; None if the identities cannot be compared.
+
+        :param before: identity of the target that was written
+        :param now: identity of the target as it is
+        """
+
+
 class Writer(Protocol):
     """The writing half of a sink, one per lane; keeps its connection across batches."""
 

@@ -80,6 +80,7 @@ class SinkState:
     :param missing: receipts that the ledger knows and the sink no longer holds
     :param unreadable: a sentence that names the receipts which cannot be read, if any are known to be gone or damaged
     :param gone: batches whose rows the sink knows to be gone, and whose receipts it leaves out for it
+    :param other_target: the sink's own words, as a clause, on how its target differs from the one that was written
     """
 
     epoch: int
@@ -89,6 +90,7 @@ class SinkState:
     missing: Sequence[BatchKey] = ()
     unreadable: str | None = None
     gone: frozenset[BatchKey] = frozenset()
+    other_target: str | None = None
 
 
 def differences(known: SinkStanding, found: SinkState) -> list[Difference]:
@@ -116,7 +118,8 @@ def describe(known: SinkStanding, found: SinkState, seen: Iterable[Difference]) 
         Difference.FENCE_BELOW: f"its fence stands at epoch {found.epoch}, and this ledger raised it to {known.epoch}",
         Difference.RECEIPTS_MISSING: _missing(found.missing),
         Difference.RECEIPTS_UNREADABLE: (found.unreadable or "").rstrip("."),
-        Difference.OTHER_TARGET: (
+        Difference.OTHER_TARGET: found.other_target
+        or (
             f"the target is not the one that was written ({known.target}), but {found.target}"
             if found.target is not None
             else f"the target that was written ({known.target}) does not exist any more"

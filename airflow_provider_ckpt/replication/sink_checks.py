@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.connectors.protocols import ComparesTargets
 from airflow_provider_ckpt.core.errors import (
     IoError,
     LedgerStateError,
@@ -46,7 +47,10 @@ def compare(ledger: Ledger, pipeline: str, sink: Sink, *, all_receipts: bool = F
     wrong = all_receipts or bool(missing) or claims.set_back is not None
     unreadable = _unreadable(sink) if wrong else None
     set_back = claims.set_back if claims.set_back != unreadable else None
-    found = SinkState(claims.epoch, claims.target, sink.location, set_back, missing, unreadable, claims.gone)
+    other = None
+    if isinstance(sink, ComparesTargets) and known.target is not None and claims.target is not None:
+        other = sink.compare_targets(known.target, claims.target)
+    found = SinkState(claims.epoch, claims.target, sink.location, set_back, missing, unreadable, claims.gone, other)
     return known, found
 
 
@@ -79,6 +83,14 @@ def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState
             hint="Put back what is missing, from a backup or from where the target was before. If it is gone for good, "
             f'go on from the checkpoint with `airflow ckpt accept-sink {name} --keep --reason "..."`. What is under '
             "way and has no receipt that can be read is held then.",
+        )
+    if seen == [Difference.OTHER_TARGET] and found.other_target is not None:
+        raise SinkChangedError(
+            f"the sink is not as this ledger left it: {told}. Its fence and the receipts of its newest batches stand, "
+            f"which does not tell whether its rows do.{nothing}",
+            pipeline=name,
+            hint=f'If all rows are there, go on with `airflow ckpt accept-sink {name} --keep --reason "..."`. '
+            "Otherwise look with `--resend --dry-run` first.",
         )
     raise SinkChangedError(
         f"the sink is not as this ledger left it: {told}. It was restored from an older copy, failed over without its "

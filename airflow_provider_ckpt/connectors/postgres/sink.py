@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.content import KeptLetter
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.postgres import target_witness
+from airflow_provider_ckpt.connectors.postgres import target_identity, target_witness
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     ALL_TABLES,
     Bookkeeping,
@@ -60,10 +60,6 @@ _RIGHTS_HINT = (
     "`airflow ckpt db roles sink` prints what the role needs; name each pipeline that runs as that role by --pipeline."
 )
 _COUNTABLE = "SELECT pg_catalog.pg_table_size({0}::oid), pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
-_IDENTITY = """
-SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::text || '/' || d.oid || '/' || {0}::oid
-FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
-"""
 _END_OLDER = """
 SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
 WHERE pid <> pg_catalog.pg_backend_pid() AND datname = pg_catalog.current_database()
@@ -123,13 +119,17 @@ class PostgresSink:
         """Whose fences are there; every receipt has one. See :meth:`Sink.claims`."""
         with self._session("reading the fence") as fetch:
             table = self._target(fetch)
-            [(identity,)] = fetch(_IDENTITY, [table.oid])
+            [(identity,)] = fetch(target_identity.IDENTITY, [table.oid])
             books = Bookkeeping(table.schema)
             refuse_hidden_bookkeeping(fetch, books, self._context, self._connection.id)
             rows = [] if tables_absent(fetch, books) else fetch(books.claims, [self._context.pipeline])
             gone = self._set_back(fetch, table, books) if rows else None
         ledgers = frozenset(ledger for ledger, _ in rows)
         return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity, gone)
+
+    def compare_targets(self, before: str, now: str) -> str | None:
+        """See :class:`ComparesTargets`."""
+        return target_identity.compare(before, now)
 
     def fence(self, epoch: int) -> None:
         """Raise the fence; an older epoch that holds it for longer than a moment is ended. See :meth:`Sink.fence`."""

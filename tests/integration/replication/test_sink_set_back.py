@@ -8,10 +8,12 @@ from contextlib import closing
 
 import psycopg2
 import pytest
+import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, SinkChangedError, SourceError
+from airflow_provider_ckpt.ledger import tables
 from airflow_provider_ckpt.replication import sink_changes
 from airflow_provider_ckpt.replication.acquire import acquire
 from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
@@ -202,6 +204,36 @@ def test_resend_to_a_target_that_was_made_anew_and_may_be_emptied_does_not_guess
     nightly.run()
 
     assert counted(orders) == (100, 100)
+
+
+def test_another_system_identifier_is_told_as_what_pg_upgrade_does_with_the_command_that_goes_on(
+    orders: Replication,
+) -> None:
+    orders.run()
+    written = orders.ledger.sink_standing("orders").target
+    assert written is not None
+    system, rest = written.split("/", 1)
+    with orders.ledger._engine.begin() as connection:
+        connection.execute(sa.update(tables.pipeline).values(sink_target=f"7/{rest}"))
+
+    told = refused(orders)
+
+    assert f"its system identifier was 7 and is {system}; database oid and table oid are as they were" in told
+    assert "pg_upgrade" in told
+    assert "restored from an older copy" not in told
+    assert 'airflow ckpt accept-sink orders --keep --reason "..."' in told
+    accept(orders, resend=False)
+    assert orders.run().records.delivered == 0
+
+
+def test_a_target_that_was_made_anew_is_told_as_another_table_of_the_same_database(orders: Replication) -> None:
+    orders.run()
+    make_anew(orders)
+
+    told = refused(orders)
+
+    assert "its table oid was " in told
+    assert "; system identifier and database oid are as they were (a table that was dropped and created" in told
 
 
 def test_bookkeeping_that_was_dropped_is_refused(orders: Replication) -> None:

@@ -1,0 +1,33 @@
+"""Identity of a target: the database system, the database in it and the table in that, each of which can be another."""
+
+from __future__ import annotations
+
+IDENTITY = """
+SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::text || '/' || d.oid || '/' || {0}::oid
+FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
+"""
+
+_PARTS = ("system identifier", "database oid", "table oid")
+_REASONS = {
+    "system identifier": "pg_upgrade, or a dump or logical replication into a new server, gives it another",
+    "database oid": "a database that was created and filled anew has another",
+    "table oid": "a table that was dropped and created again has another",
+}
+
+
+def compare(before: str, now: str) -> str | None:
+    """Return the parts that differ and ordinary reasons, as a clause; None if one of these is no identity.
+
+    :param before: what :data:`IDENTITY` gave of the target that was written
+    :param now: what it gives now
+    """
+    old, new = before.split("/"), now.split("/")
+    if len(old) != len(_PARTS) or len(new) != len(_PARTS):
+        return None
+    differing = [(name, was, found) for name, was, found in zip(_PARTS, old, new, strict=True) if was != found]
+    if not differing:
+        return None
+    parts = ", ".join(f"its {name} was {was} and is {found}" for name, was, found in differing)
+    same = [name for name, was, found in zip(_PARTS, old, new, strict=True) if was == found]
+    rest = f"; {' and '.join(same)} {'are as they were' if len(same) > 1 else 'is as it was'}" if same else ""
+    return f"the target is not the one that was written: {parts}{rest} ({_REASONS[differing[0][0]]})"
