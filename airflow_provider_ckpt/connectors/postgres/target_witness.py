@@ -102,6 +102,7 @@ def take(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
     columns = [name for name, column in table.by_name.items() if name in stable or not (stable or column.generated)]
     rows = _sample(fetch, columns, list(parts.values()))
     return {
+        "target": table.oid,
         "columns": columns,
         "parts": {str(oid): {**asdict(part), "rows": rows.get(oid, [])} for oid, part in parts.items()},
     }
@@ -110,11 +111,15 @@ def take(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
 def set_back(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivered: bool) -> str | None:
     """Return a sentence with the evidence that delivered rows are gone; None if there is none.
 
+    A witness of another table, such as the one before a move, says nothing of this one.
+
     :param fetch: runs a query
     :param table: the target
     :param witness: what :func:`take` returned
     :param delivered: whether the sink has receipts of rows, so that the target cannot always have been empty
     """
+    if witness.get("target", table.oid) != table.oid:
+        return None
     parts, kept = _parts(fetch, table), _kept(witness)
     changed = [(part, kept[part.oid]) for part in parts.values() if _file(kept.get(part.oid)) not in (None, part.file)]
     gone = [before for oid, before in kept.items() if oid not in parts]
@@ -149,6 +154,8 @@ def taken_out(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     :param before: what :func:`take` returned before
     :param now: what it returned later
     """
+    if before.get("target") != now.get("target"):
+        return ""
     later = _kept(now)
     return _names([part for oid, part in _kept(before).items() if part["size"] and oid not in later])
 

@@ -19,6 +19,7 @@ class Bare(Run):
         self.lease = cast("Any", "the lease")
         self.pipeline = cast("Any", SimpleNamespace(name="orders"))
         self.bounds = {}
+        self.summary = cast("Any", SimpleNamespace(spark_started=False, batches=0))
         self.looks = 0
         self.measuring = cast("Any", SimpleNamespace(look=self._looked))
 
