@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from airflow_provider_ckpt.cli.command import FailedError, command
 from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.cli.progress import progress
+from airflow_provider_ckpt.core.ranges import Range
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
@@ -37,9 +38,27 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 def _sink_table(sink: dict[str, Any], out: TextIO) -> None:
     compared = [(name.replace("_", " "), value) for name, value in sink["compared"].items() if value is not None]
     write_table([("ledger and sink agree", sink["agrees"]), *compared], out)
+    _accepted_table(sink["accepted_losses"], out)
     if sink["differences"]:
         differ = [(d["kind"], d["batch"] or d["partition"], d["message"], d["to_do"]) for d in sink["differences"]]
         write_table(differ, out, ("disagreement", "batch", "what was found", "what to do"))
+
+
+def _accepted_table(accepted: dict[str, Any], out: TextIO) -> None:
+    if accepted["rows_missing"]:
+        write_table([("rows missing when the sink was accepted", accepted["rows_missing"])], out)
+    lines = [
+        (
+            part["partition"],
+            part["generation"],
+            str(Range(*part["range"])),
+            part["batches"],
+            part["counts"]["delivered"],
+        )
+        for part in accepted["lost"]
+    ]
+    if lines:
+        write_table(lines, out, ("accepted loss", "generation", "positions", "receipts", "delivered"))
 
 
 @command(_table)

@@ -6,18 +6,16 @@ do. The sink's receipts are the truth about delivery; where the ledger merely ha
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.letters import AttemptKey
 from airflow_provider_ckpt.core.ranges import subtract
 from airflow_provider_ckpt.core.receipts import RangeReceipt
-
-_Place = tuple[int, str]
-"""A generation and a partition."""
+from airflow_provider_ckpt.core.receipts_by_range import ReceiptsByRange, by_place
 
 _NAMED = 10
 """Batches that one message names at most."""
@@ -85,6 +83,7 @@ class Recorded:
     :param generations: of each partition, the one that goes on
     :param letters: by attempt, how many dead letters the index names
     :param busy: whether a run holds the lease
+    :param accepted: losses of the sink that a person has accepted
     """
 
     passed: Sequence[RangeReceipt]
@@ -92,6 +91,7 @@ class Recorded:
     generations: Mapping[str, int]
     letters: Mapping[AttemptKey, int]
     busy: bool = False
+    accepted: AcceptedSink = field(default_factory=AcceptedSink)
 
 
 @dataclass(slots=True)
@@ -115,7 +115,8 @@ def compare_receipts(recorded: Recorded, receipts: Iterable[Receipt]) -> Compare
     :param receipts: all that the sink holds of this ledger and pipeline
     """
     found = Compared()
-    sums = {place: _Sums(items) for place, items in _by_place(recorded.passed).items()}
+    passed_by_place = by_place(recorded.accepted.merged(recorded.passed))
+    sums = {place: _Sums(items, recorded.accepted) for place, items in passed_by_place.items()}
     seen: set[BatchKey] = set()
     for receipt in sorted(receipts, key=lambda receipt: receipt.key):
         seen.add(receipt.key)
@@ -125,7 +126,7 @@ def compare_receipts(recorded: Recorded, receipts: Iterable[Receipt]) -> Compare
         else:
             _beyond(recorded, receipt, found)
     for batch in recorded.batches.values():
-        if batch.receipt is not None and batch.key not in seen:
+        if batch.receipt is not None and batch.key not in seen and not recorded.accepted.covers(batch):
             message = (
                 f"the ledger has a receipt of {batch.range} ({batch.receipt.verdict.value}), and the sink has none"
             )
@@ -154,13 +155,22 @@ def compare_letters(
             yield _difference(Disagreement.INDEX_DIFFERS, receipt.key, message)
 
 
-def compare_rows(rows: int, delivered: int) -> Iterator[Difference]:
-    """Hold an appending target's rows against what its receipts delivered."""
-    if rows != delivered:
-        which = "fewer" if rows < delivered else "more"
+def compare_rows(rows: int, delivered: int, accepted_missing: int = 0) -> Iterator[Difference]:
+    """Hold an appending target's rows against what its receipts delivered.
+
+    :param rows: of the target
+    :param delivered: by all receipts that the sink holds
+    :param accepted_missing: how many of these were missing when a person accepted the sink; negative for rows beyond
+    """
+    expected = delivered - accepted_missing
+    if rows != expected:
+        which = "fewer" if rows < expected else "more"
+        accepted = (
+            f", {abs(accepted_missing)} {'less' if accepted_missing > 0 else 'more'} by the acceptance of the sink"
+        )
         message = (
-            f"the target holds {rows} rows, {abs(rows - delivered)} {which} than the {delivered} that its receipts "
-            "delivered"
+            f"the target holds {rows} rows, {abs(rows - expected)} {which} than the {expected} that its receipts "
+            f"delivered{accepted if accepted_missing else ''}"
         )
         yield Difference(Disagreement.ROWS_DIFFER, "", None, message)
 
@@ -222,26 +232,21 @@ def _beyond(recorded: Recorded, receipt: Receipt, found: Compared) -> None:
         found.differences.append(_difference(Disagreement.RECEIPT_UNKNOWN, key, message))
 
 
-class _Sums:
-    """The range receipts of one partition and generation, and the sink's receipts that went into each."""
+class _Sums(ReceiptsByRange):
+    """The range receipts of one partition and generation, held against the sink's receipts that went into each."""
 
-    def __init__(self, items: Sequence[RangeReceipt]) -> None:
-        self._items = sorted(items, key=lambda item: item.range)
-        self._starts = [item.range.start for item in self._items]
-        self._taken: list[list[Receipt]] = [[] for _ in self._items]
-
-    def take(self, receipt: Receipt) -> bool:
-        """Put a receipt with the range receipt that covers it; says whether one does."""
-        at = bisect_right(self._starts, receipt.range.start) - 1
-        if at < 0 or receipt.range.end > self._items[at].range.end:
-            return False
-        self._taken[at].append(receipt)
-        return True
+    def __init__(self, items: Iterable[RangeReceipt], accepted: AcceptedSink) -> None:
+        super().__init__(items)
+        self._accepted = accepted
 
     def differences(self) -> Iterator[Difference]:
-        """What sums and receipts disagree about."""
-        for item, receipts in zip(self._items, self._taken, strict=True):
-            yield from self._of(item, receipts)
+        """What sums and receipts disagree about; a loss that a person accepted is none."""
+        for item, receipts in self.pairs():
+            found = list(self._of(item, receipts))
+            lost = self._accepted.part_of(item)
+            if found and lost is not None:
+                found = list(self._of(item.without(lost), receipts))
+            yield from found
 
     def _of(self, item: RangeReceipt, receipts: Sequence[Receipt]) -> Iterator[Difference]:
         told = item.batches - item.skipped - item.sent
@@ -269,7 +274,7 @@ class _Sums:
 
     def _missing(self, item: RangeReceipt, receipts: Sequence[Receipt]) -> list[BatchKey]:
         """Batches of the range receipt that have no receipt in the sink, as far as their neighbours' numbers tell."""
-        every = [receipt for taken in self._taken for receipt in taken]
+        every = [receipt for _, taken in self.pairs() for receipt in taken]
         here = {receipt.key.seq for receipt in receipts}
         before = [r.key.seq for r in every if r.range.end <= item.range.start]
         after = [r.key.seq for r in every if r.range.start >= item.range.end]
@@ -284,13 +289,6 @@ def _naming(missing: Sequence[BatchKey], item: RangeReceipt, receipts: Sequence[
     named = ", ".join(map(str, missing[:_NAMED])) + (", …" if len(missing) > _NAMED else "")
     where = ", ".join(map(str, gaps[:_NAMED]))
     return f"; without a receipt: {named}" + (f" at {where}" if where else "")
-
-
-def _by_place(passed: Iterable[RangeReceipt]) -> dict[_Place, list[RangeReceipt]]:
-    found: dict[_Place, list[RangeReceipt]] = {}
-    for item in passed:
-        found.setdefault((item.generation, item.partition), []).append(item)
-    return found
 
 
 def _difference(kind: Disagreement, key: BatchKey, message: str) -> Difference:

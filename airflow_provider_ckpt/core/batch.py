@@ -171,6 +171,14 @@ class Counts:
             self.dead_lettered + other.dead_lettered,
         )
 
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(
+            self.read - other.read,
+            self.delivered - other.delivered,
+            self.filtered - other.filtered,
+            self.dead_lettered - other.dead_lettered,
+        )
+
     def to_json(self) -> dict[str, int]:
         """A JSON-ready dict in a fixed order."""
         return {

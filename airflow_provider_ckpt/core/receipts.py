@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -45,6 +45,18 @@ class RangeReceipt:
     skipped: int = 0
     sent: int = 0
     at: datetime | None = None
+
+    def without(self, part: RangeReceipt) -> RangeReceipt:
+        """The rest of the sums, over the same range.
+
+        :param part: sums of batches that are counted in these
+        """
+        return replace(
+            self,
+            counts=self.counts - part.counts,
+            batches=self.batches - part.batches,
+            rejected=self.rejected - part.rejected,
+        )
 
     @classmethod
     def of(cls, batch: Batch) -> RangeReceipt:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
 from airflow_provider_ckpt.core.acts import BEHIND_FENCE, BY_A_RUN, NEED_A_REASON, OF_THE_SINK, Act, require_reason
 from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerStateError
@@ -97,7 +98,14 @@ class PeopleCommands(Session):
         return result
 
     def act_under(
-        self, lease: Lease, act: Act, *, who: str, why: str | None = None, proposal: str | None = None
+        self,
+        lease: Lease,
+        act: Act,
+        *,
+        who: str,
+        why: str | None = None,
+        proposal: str | None = None,
+        accepted: AcceptedSink | None = None,
     ) -> ActResult:
         """Carry out a person's act under a lease that has fenced the sink and reconciled.
 
@@ -106,12 +114,15 @@ class PeopleCommands(Session):
         :param who: the person
         :param why: the reason; kept in the audit trail
         :param proposal: id of the approved proposal that this uses up, in the same transaction
+        :param accepted: for an act on the sink, the losses that it accepts
         :raises ConfigError: if the actor, or a reason that the act needs, is missing
         :raises LedgerStateError: if the act does not fit, or the proposal; nothing is changed then
         """
         require_reason(act.kind, who, why, reason=act.kind in NEED_A_REASON)
         with self._command(lease) as work:
             result = acting.apply(work, act, who=who, why=why)
+            if accepted is not None:
+                sinks.note_accepted(work, accepted, who)
             if proposal is not None:
                 _use(work.connection, proposal, act, result, lease.pipeline, who)
             return result

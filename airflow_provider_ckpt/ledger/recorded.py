@@ -8,7 +8,7 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.agreement import Recorded
 from airflow_provider_ckpt.core.letters import AttemptKey
-from airflow_provider_ckpt.ledger import letters, reads
+from airflow_provider_ckpt.ledger import letters, reads, sinks
 from airflow_provider_ckpt.ledger import receipts as ranges
 
 
@@ -32,4 +32,5 @@ def load(connection: Connection, pipeline: str) -> Recorded:
         {item.partition.id: item.partition.generation for item in stored},
         named,
         busy=reads.leased(connection, pipeline),
+        accepted=sinks.accepted(connection, pipeline),
     )

@@ -2,7 +2,8 @@
 
 A portion is a transaction that locks the pipeline's lease row like any command, without taking the lease. What stays:
 what is younger than ``keep``; the receipts of the current generations; side partitions that the low watermark has not
-passed; the newest event; the dead-letter index; and source files, which would be discovered anew without their rows.
+passed; the newest event, and those that keep accepted losses of the sink; the dead-letter index; and source files,
+which would be discovered anew without their rows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sqlalchemy.engine import Connection
 
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
 from airflow_provider_ckpt.core.recovery import superfluous
-from airflow_provider_ckpt.ledger import bulk, merging, reads, tables, trail
+from airflow_provider_ckpt.ledger import bulk, merging, reads, sinks, tables, trail
 from airflow_provider_ckpt.ledger import lease as leases
 from airflow_provider_ckpt.ledger.records import Lease
 
@@ -205,16 +206,20 @@ class Collection:
         return len(gone[:_PORTION]), len(gone) > _PORTION
 
     def _events(self, connection: Connection) -> Found:
-        """Old events but the newest: without it SQLite would give its number again, and readers go by numbers."""
+        """Old events but the newest: without it SQLite would give its number again, and readers go by numbers.
+
+        Accepted losses of the sink stay as well, since an audit would report them as new ones.
+        """
         newest = reads.last_event(connection, self._pipeline)
-        old = sa.and_(_E.pipeline == self._pipeline, _E.at < self._cutoff, _E.id < newest)
+        here = sa.and_(_E.pipeline == self._pipeline, _E.kind != sinks.ACCEPTED)
+        old = sa.and_(here, _E.at < self._cutoff, _E.id < newest)
         if self._dry:
             return self._delete(connection, tables.event, old)
         ids = connection.execute(sa.select(_E.id).where(old).order_by(_E.id).limit(_PORTION)).scalars().all()
         if ids:
             connection.execute(tables.event.delete().where(old, _E.id <= ids[-1]))
-            here = tables.pipeline.c.name == self._pipeline
-            connection.execute(tables.pipeline.update().where(here).values(collected_to=ids[-1]))
+            own = tables.pipeline.c.name == self._pipeline
+            connection.execute(tables.pipeline.update().where(own).values(collected_to=ids[-1]))
         return len(ids), len(ids) == _PORTION
 
     def _tell(self, counts: dict[str, int], who: str, why: str | None) -> None:

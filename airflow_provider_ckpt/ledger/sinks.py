@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
 from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey, BatchState
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.sink_standing import SinkStanding, Unaccepted
@@ -20,6 +21,9 @@ from airflow_provider_ckpt.ledger.work import Work
 
 _B, _E, _G = tables.batch.c, tables.event.c, tables.generation.c
 _N, _P = tables.pipeline.c, tables.partition.c
+
+ACCEPTED = "sink_accepted"
+"""Kind of the event that keeps the losses which a person accepted; it is never collected."""
 
 _WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
 
@@ -109,6 +113,19 @@ def note_unaccepted(work: Work, seen: Unaccepted) -> None:
     """Store the evidence of a sink that is about to be accepted; :func:`forget` takes it out again."""
     here = _N.name == work.lease.pipeline
     work.connection.execute(tables.pipeline.update().where(here).values(sink_unaccepted=seen.to_json()))
+
+
+def note_accepted(work: Work, accepted: AcceptedSink, who: str) -> None:
+    """Keep what an audit is not to ask of the sink any more, in an event."""
+    row = trail.row(work.lease, work.now, ACCEPTED, accepted.to_json()) | {"who": who}
+    bulk.insert(work.connection, tables.event, [row])
+
+
+def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
+    """Return the losses that a person has accepted last, which contain those that were accepted before."""
+    here = sa.and_(_E.pipeline == pipeline, _E.kind.in_((ACCEPTED, "forgotten")))
+    newest = connection.execute(sa.select(_E.kind, _E.detail).where(here).order_by(_E.id.desc()).limit(1)).one_or_none()
+    return AcceptedSink.from_json(newest.detail) if newest is not None and newest.kind == ACCEPTED else AcceptedSink()
 
 
 def forget(connection: Connection, pipeline: str) -> None:

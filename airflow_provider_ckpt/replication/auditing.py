@@ -60,13 +60,16 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
         differences = [*changed, *found.differences, *compare_letters(recorded, named, held)]
         differences += compare_files(setup, sink)
         delivered = sum(receipt.counts.delivered for receipt in receipts)
+        accepted = recorded.accepted
         why = _uncountable(setup, shared=shared, busy=recorded.busy)
+        if accepted.rows_missing is None:
+            why = why or "its rows could not be counted when a person accepted it"
         rows = None if why else sink.target_rows(exact=True)
         if rows is None:
             tell("rows of the target: cannot say")
         else:
             tell(f"{rows:,} rows in the target")
-            differences += compare_rows(rows, delivered)
+            differences += compare_rows(rows, delivered, accepted.rows_missing or 0)
         if isinstance(sink, KeepsFiles):
             differences += compare_target_files(sink.damaged_files())
     if any(difference.kind is Disagreement.RECEIPT_UNKNOWN for difference in differences):
@@ -82,6 +85,7 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
             "target_rows": rows,
             "target_rows_unknown": None if rows is not None else why or "this sink cannot count its target",
         },
+        "accepted_losses": accepted.to_json(),
         "differences": [_document(difference) for difference in differences],
     }
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.core import reconciling
+from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
@@ -119,7 +120,8 @@ def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: st
         terms = setup.pipeline.lease
         lease = ledger.acquire(setup.pipeline.name, setup.owner, terms.ttl, is_dead=owners.is_dead)
         try:
-            return ledger.act_under(lease, act, who=who, why=why, proposal=proposal)
+            left = _left_behind(setup)
+            return ledger.act_under(lease, act, who=who, why=why, proposal=proposal, accepted=left)
         finally:
             ledger.release(lease)
     if act.kind is ActKind.ACCEPT_SINK:
@@ -127,12 +129,30 @@ def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: st
     with acquire(setup, accepting=act.kind is ActKind.ACCEPT_SINK) as run:
         if act.resend:
             _refuse_other(setup, run.sink, act)
-        result = ledger.act_under(run.lease, act, who=who, why=why, proposal=proposal)
+        moving = act.kind is ActKind.MOVE
+        accepted = _left_behind(setup) if moving else _accepted(setup, run.sink)
+        result = ledger.act_under(run.lease, act, who=who, why=why, proposal=proposal, accepted=accepted)
         if act.kind is ActKind.ACCEPT_SINK:
             claims = run.sink.claims()
             ledger.note_sink(run.lease, SinkStanding(run.epoch, claims.target, run.sink.location))
         ledger.release(run.lease)
     return result
+
+
+def _accepted(setup: Setup, sink: Sink) -> AcceptedSink:
+    """The losses that an audit is not to report any more: what the sink holds is compared with the ledger now."""
+    recorded = setup.ledger.recorded(setup.pipeline.name)
+    receipts = read_receipts(sink, {})[0]
+    rows = sink.target_rows(exact=True) if setup.pipeline.sink.mode == "append" else None
+    missing = None if rows is None else sum(receipt.counts.delivered for receipt in receipts) - rows
+    lost = find_lost_receipts(recorded.passed, recorded.batches.values(), receipts)
+    return AcceptedSink(lost, missing)
+
+
+def _left_behind(setup: Setup) -> AcceptedSink:
+    """The receipts that the sink so far keeps: a pipeline that moves need not have them in the new one."""
+    recorded = setup.ledger.recorded(setup.pipeline.name)
+    return AcceptedSink(find_lost_receipts(recorded.passed, recorded.batches.values(), ()))
 
 
 def _resend(setup: Setup, sink: Sink, evidence: Unaccepted) -> Act:

@@ -94,6 +94,14 @@ OF_FILES_SINK: Sequence[Mutant] = (
         test=f"{_FILES}::TestInterruptions::test_what_is_cleaned_after_a_lane_died_is_not_taken_for_delivered",
     ),
     Mutant(
+        "files: which files are gone is not told, though their receipts are left out",
+        "connectors/files/sink.py",
+        "FilesSink.claims",
+        "frozenset(entry.receipt.key for entry in vanished)",
+        "frozenset()",
+        test=f"{_FILES}::TestInterruptions::test_what_is_cleaned_between_claim_and_rename_is_never_called_delivered",
+    ),
+    Mutant(
         "files: a list of source files counts though a fenced run kept it late",
         "connectors/file_lists.py",
         "following",

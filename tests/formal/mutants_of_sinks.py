@@ -167,6 +167,15 @@ OF_SINKS: Sequence[Mutant] = (
         "test_changed_counts_are_found_in_a_sum_and_named_where_it_is_of_one_batch",
     ),
     Mutant(
+        "audit: an accepted loss excuses every later one",
+        "core/agreement.py",
+        "_Sums.differences",
+        "found = list(self._of(item.without(lost), receipts))",
+        "found = []",
+        test="tests/unit/core/test_accepted_sink.py::"
+        "test_a_receipt_that_is_lost_later_is_missing_though_others_of_its_sum_were_accepted",
+    ),
+    Mutant(
         "audit: dead letters are believed, not counted",
         "core/agreement.py",
         "compare_letters",

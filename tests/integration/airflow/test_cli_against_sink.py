@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,9 +65,22 @@ def test_they_agree_and_it_is_said_what_was_compared(ckpt: Ckpt, seen: Seen) -> 
         "target_rows": 5,
         "target_rows_unknown": None,
     }
+    assert result["sink"]["accepted_losses"] == {"lost": [], "rows_missing": 0}
     assert "ledger and sink agree" in ckpt.table(*AUDIT)
     assert "sink" not in ckpt.json("audit", "people")
     assert seen.partition
+
+
+def test_a_loss_that_a_person_accepted_is_listed_and_no_difference(ckpt: Ckpt, seen: Seen) -> None:
+    shutil.rmtree(seen.table / "_ckpt")
+    ckpt.json("accept-sink", "people", "--keep", "--reason", "its bookkeeping is gone for good")
+
+    sink = ckpt.json(*AUDIT)["sink"]
+
+    assert (sink["agrees"], sink["accepted_losses"]["rows_missing"]) == (True, -5)
+    [lost] = sink["accepted_losses"]["lost"]
+    assert (lost["batches"], lost["counts"]["delivered"]) == (5, 5)
+    assert "accepted loss" in ckpt.table(*AUDIT)
 
 
 def test_a_row_that_was_deleted_is_found(ckpt: Ckpt, seen: Seen) -> None:

@@ -197,6 +197,7 @@ class TestInterruptions:
         assert outcome.error.whole
         assert "was removed as soon as it was written" in outcome.error.message
         assert (run.receipted(), run.sink.missing([task(0).key])) == ([], [task(0).key])
+        assert run.sink.claims().gone == {task(0).key}
         second = Run(directory, epoch=2).fence()
         assert [outcome.found for outcome in second.send(0)] == [False]
         assert ids(directory) == expected(0)

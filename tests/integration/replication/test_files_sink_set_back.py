@@ -63,12 +63,19 @@ def test_bookkeeping_removed_while_a_batch_is_unsettled_is_refused(inbox: Replic
     assert ids(tmp_path / "out") == [*range(30)]
 
 
-def test_an_emptied_directory_is_refused(inbox: Replication, tmp_path: Path) -> None:
+def test_an_emptied_directory_is_refused_and_agrees_once_it_was_sent_all_again(
+    inbox: Replication, tmp_path: Path
+) -> None:
     inbox.run()
     shutil.rmtree(tmp_path / "out")
     (tmp_path / "out").mkdir()
 
     assert "its fence stands at epoch 0, and this ledger raised it to 1" in refused(inbox)
+    act = sink_changes.accept(inbox.setup(), resend=True)
+    sink_changes.carry_out(inbox.setup(), act, who="ann", why="the disk is gone")
+    inbox.run()
+    assert ids(tmp_path / "out") == [*range(30)]
+    assert against_sink(inbox.setup(), lambda _: None)["differences"] == []
 
 
 @pytest.mark.parametrize("idle", [False, True])
@@ -111,7 +118,8 @@ def test_files_that_were_removed_are_sent_again_once_a_person_says_so(
     inbox.run()
 
     assert ids(tmp_path / "out") == [*range(40)]
-    assert against_sink(inbox.setup(), lambda _: None)["compared"]["target_rows"] == 40
+    found = against_sink(inbox.setup(), lambda _: None)
+    assert (found["differences"], found["compared"]["target_rows"]) == ([], 40)
     assert inbox.run().route == ["done"]
 
 
@@ -149,6 +157,7 @@ def test_a_settled_file_that_went_alone_is_sent_again_once_a_person_says_so(inbo
     assert inbox.run().route == ["done"]
 
     assert ids(tmp_path / "out") == [*range(60)]
+    assert against_sink(inbox.setup(), lambda _: None)["differences"] == []
 
 
 def test_a_directory_that_was_restored_from_an_older_copy_is_refused(inbox: Replication, tmp_path: Path) -> None:

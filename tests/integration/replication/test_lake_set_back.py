@@ -93,6 +93,7 @@ def test_a_restored_table_is_refused_and_gets_again_exactly_what_it_lost(lake: L
 
     assert lake.ids() == list(range(1, 1501))
     assert lake.orders.run().records.delivered == 0
+    assert against_sink(lake.orders.setup(), lambda _: None)["differences"] == []
 
 
 def test_lost_bookkeeping_is_refused_and_the_ledger_goes_on_once_accepted(lake: Lake) -> None:
@@ -106,6 +107,8 @@ def test_lost_bookkeeping_is_refused_and_the_ledger_goes_on_once_accepted(lake: 
 
     assert lake.orders.run().records.delivered == 100
     assert lake.ids() == list(range(1, 1101))
+    found = against_sink(lake.orders.setup(), lambda _: None)
+    assert (found["differences"], found["compared"]["target_rows"]) == ([], 1100)
 
 
 def test_a_file_system_that_fails_is_not_taken_for_lost_receipts_and_nothing_is_sent_again(lake: Lake) -> None:

@@ -1,0 +1,128 @@
+"""State of a sink at the moment when a person accepted it: receipts and rows that were not there, and need not be.
+
+An acceptance decides what becomes of a loss: it is sent again, under receipts of its own, or given up. Either way the
+receipts that the sink had lost by then are missing for good, and its target holds other rows than the receipts that
+stand tell of. An audit compares with that; whatever is lost later is a new loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from airflow_provider_ckpt.core.batch import Batch, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
+from airflow_provider_ckpt.core.receipts_by_range import ReceiptsByRange, by_place
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedSink:
+    """Losses that an audit does not report any more.
+
+    :param lost: sums of the receipts that the ledger had and the sink did not
+    :param rows_missing: how many rows fewer the target held than the sink's receipts had delivered, negative for more;
+        None if the sink could not count them
+    """
+
+    lost: tuple[RangeReceipt, ...] = ()
+    rows_missing: int | None = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        return {"lost": [_to_json(item) for item in self.lost], "rows_missing": self.rows_missing}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The state that :meth:`to_json` wrote."""
+        return cls(tuple(_from_json(item) for item in data["lost"]), data["rows_missing"])
+
+    def covers(self, batch: Batch) -> bool:
+        """Whether the receipt of a batch was among those that were lost."""
+        place = (batch.key.generation, batch.key.partition)
+        return any(
+            (item.generation, item.partition) == place and item.range.overlaps(batch.range) for item in self.lost
+        )
+
+    def part_of(self, item: RangeReceipt) -> RangeReceipt | None:
+        """The sum of what was lost of a range receipt; None if nothing was."""
+        parts = [
+            part
+            for part in self.lost
+            if (part.generation, part.partition) == (item.generation, item.partition)
+            and part.range.overlaps(item.range)
+        ]
+        if not parts:
+            return None
+        counts = sum((part.counts for part in parts), Counts())
+        batches, rejected = sum(part.batches for part in parts), sum(part.rejected for part in parts)
+        return replace(item, counts=counts, batches=batches, rejected=rejected, skipped=0, sent=0)
+
+    def merged(self, passed: Iterable[RangeReceipt]) -> list[RangeReceipt]:
+        """The ledger's range receipts, those of which something was lost as few as possible.
+
+        A lost stretch is kept as one sum, which speaks of all range receipts that it touches together.
+        """
+        touched: list[RangeReceipt] = []
+        whole: list[RangeReceipt] = []
+        for item in passed:
+            (whole if self.part_of(item) is None else touched).append(item)
+        return whole + [item for items in by_place(touched).values() for item in merge_receipts(items)]
+
+
+def find_lost_receipts(
+    passed: Iterable[RangeReceipt], batches: Iterable[Batch], receipts: Iterable[Receipt]
+) -> tuple[RangeReceipt, ...]:
+    """Sum up the receipts that the ledger has and the sink does not.
+
+    :param passed: the ledger's range receipts
+    :param batches: the ledger's batches beyond the checkpoints
+    :param receipts: all that the sink holds of this ledger and pipeline
+    """
+    places = {place: ReceiptsByRange(items) for place, items in by_place(passed).items()}
+    waited_for = {batch.key: batch for batch in batches if batch.receipt is not None}
+    for receipt in receipts:
+        place = places.get((receipt.key.generation, receipt.key.partition))
+        if waited_for.pop(receipt.key, None) is None and place is not None:
+            place.take(receipt)
+    lost = [_lost_whole(batch) for batch in waited_for.values()]
+    for sums in places.values():
+        lost += [part for item, found in sums.pairs() if (part := _lost_of(item, found)).batches > 0]
+    return tuple(part for items in by_place(lost).values() for part in merge_receipts(items))
+
+
+def _lost_whole(batch: Batch) -> RangeReceipt:
+    item = RangeReceipt.of(batch)
+    return replace(item, batches=item.batches - item.skipped, skipped=0, at=None)
+
+
+def _lost_of(item: RangeReceipt, receipts: Sequence[Receipt]) -> RangeReceipt:
+    """What a range receipt counts beyond the receipts that are there."""
+    counts = item.counts - sum((receipt.counts for receipt in receipts), Counts())
+    has = sum(receipt.verdict is not Verdict.VOID for receipt in receipts)
+    rejected = item.rejected - sum(receipt.verdict is Verdict.REJECTED for receipt in receipts)
+    batches = item.batches - item.skipped - item.sent - has
+    return replace(item, counts=counts, batches=batches, rejected=rejected, skipped=0, sent=0, at=None)
+
+
+def _to_json(item: RangeReceipt) -> dict[str, Any]:
+    return {
+        "generation": item.generation,
+        "partition": item.partition,
+        "range": [item.range.start, item.range.end],
+        "counts": item.counts.to_json(),
+        "batches": item.batches,
+        "rejected": item.rejected,
+    }
+
+
+def _from_json(data: Mapping[str, Any]) -> RangeReceipt:
+    return RangeReceipt(
+        data["generation"],
+        data["partition"],
+        Range(*data["range"]),
+        Counts(**data["counts"]),
+        data["batches"],
+        data["rejected"],
+    )
