@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content, DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.outputs import NamesOutputs, Output
 from airflow_provider_ckpt.connectors.protocols import Claims, KeepsFiles, KeepsWitness, Sink, Writer
 from airflow_provider_ckpt.connectors.rows import without
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
@@ -132,6 +133,11 @@ class BoxedSink:
         self._sink.check(create=create)
         if create:
             self._box.check()
+
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`; the box's, too."""
+        named = [part.outputs() for part in (self._sink, self._box) if isinstance(part, NamesOutputs)]
+        return [output for outputs in named for output in outputs]
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`."""

@@ -15,6 +15,7 @@ from airflow_provider_ckpt.core.sink_standing import SinkStanding
 from airflow_provider_ckpt.replication import file_lists, sink_checks
 from airflow_provider_ckpt.replication import owner as owners
 from airflow_provider_ckpt.replication.metrics import Metric
+from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.run import Run
 from airflow_provider_ckpt.replication.setup import Opened, Setup
 
@@ -107,6 +108,8 @@ def _begin(run: Run, *, accepting: bool) -> None:
         run.ledger.note_unaccepted(run.lease, unaccepted)  # the fence destroys what it rests on
     with run.step("fence"):
         run.sink.fence(run.epoch)
+    if state is not None and state.target is None:
+        refuse_own_output(run.pipeline, run.source, run.sink)  # the fence may have made the target
     if state is not None:
         run.ledger.note_sink(run.lease, SinkStanding(run.epoch, state.target, state.location))
         run.ledger.declare(run.lease, run.pipeline.document())

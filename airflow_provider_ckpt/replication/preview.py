@@ -16,6 +16,7 @@ from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.ledger.records import PartitionRecord
 from airflow_provider_ckpt.replication import sink_checks
 from airflow_provider_ckpt.replication.late_records import unread_by
+from airflow_provider_ckpt.replication.own_output import refuse_own_output
 from airflow_provider_ckpt.replication.planner import Planner
 from airflow_provider_ckpt.replication.setup import Opened, Setup
 
@@ -40,11 +41,15 @@ def problems(pipeline: Pipeline, connections: Callable[[str], Connection]) -> li
         sink = _tried(found, lambda: _open_sink(pipeline, connections, stack))
         if source is not None:
             _tried(found, source.check)
+            readable = not found
             shape = _tried(found, source.shape)
             if shape is not None and sink is not None and pipeline.transform.trivial:
                 _tried(found, lambda: sink.fits(shape.columns))
         if sink is not None:
+            before = len(found)
             _tried(found, lambda: sink.check(create=False))
+            if source is not None and readable and len(found) == before:
+                _tried(found, lambda: refuse_own_output(pipeline, source, sink))
             if pipeline.delivery == "exactly_once" and not sink.exactly_once:
                 found.append(f"delivery: exactly_once is more than a {pipeline.sink.type} sink can promise")
         name = pipeline.run.connection

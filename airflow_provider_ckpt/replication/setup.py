@@ -11,6 +11,7 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import Connection, Sink, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.metrics import NO_METER, Meter
+from airflow_provider_ckpt.replication.own_output import refuse_own_output
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -76,7 +77,7 @@ class Opened:
 
     def __init__(self, setup: Setup) -> None:
         pipeline = setup.pipeline
-        self._exactly_once, self._sink_type = pipeline.delivery == "exactly_once", pipeline.sink.type
+        self._pipeline = pipeline
         self.source = registry.open_source(pipeline, setup.connection(pipeline.source.connection))
         self.sink = setup.open_sink()
 
@@ -85,13 +86,18 @@ class Opened:
 
         :param create: whether the sink makes what it keeps its bookkeeping in
         """
-        if self._exactly_once and not self.sink.exactly_once:
+        if self._pipeline.delivery == "exactly_once" and not self.sink.exactly_once:
             raise ConfigError(
-                f"delivery: exactly_once is more than a {self._sink_type} sink can promise.",
+                f"delivery: exactly_once is more than a {self._pipeline.sink.type} sink can promise.",
                 hint="Write at_least_once, or name another sink.",
             )
         self.source.check()
         self.sink.check(create=create)
+        self.refuse_own_output()
+
+    def refuse_own_output(self) -> None:
+        """Fail if the source reads what the sink writes."""
+        refuse_own_output(self._pipeline, self.source, self.sink)
 
     def close(self) -> None:
         """Let go of connections."""

@@ -17,6 +17,7 @@ from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.files.local import check_writable, local_path
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
@@ -42,6 +43,7 @@ class DeltaSink:
         self._pipeline = pipeline
         self._context = context
         self._grows = pipeline.sink.grows
+        self._letters_here = pipeline.dead_letter_queue.here
         self._layout = DeltaLayout(path, context.ledger, context.pipeline)
         self._receipts = Receipts(self._layout)
         self._told = False
@@ -70,6 +72,11 @@ class DeltaSink:
                 f"sink.path: {path} is not a Delta table and holds other files, such as {foreign[0]}.",
                 hint="Name a Delta table, or a directory that is empty or does not exist yet.",
             )
+
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`; a clean-up of the table rewrites files under names of its own."""
+        rows = WrittenFiles("sink.path", self._layout.table, suffix=".parquet")
+        return [rows, self._layout.letters.output("dead_letter_queue.sink: same")] if self._letters_here else [rows]
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; while there is no table, all names do that Delta can tell apart.

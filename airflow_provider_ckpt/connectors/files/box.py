@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter
 from airflow_provider_ckpt.connectors.files.letters import LetterFiles
 from airflow_provider_ckpt.connectors.files.local import check_writable, escape, io_error, local_path
+from airflow_provider_ckpt.connectors.outputs import Output
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.errors import DeadLetterQueueError
 from airflow_provider_ckpt.core.letters import AttemptKey
@@ -38,6 +39,10 @@ class FilesBox:
     def check(self) -> None:
         """See :meth:`LetterBox.check`."""
         check_writable(self._path, "dead_letter_queue.path")
+
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`."""
+        return [self._files.output("dead_letter_queue.path")]
 
     def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:  # noqa: ARG002  # all of it anew
         """See :meth:`LetterBox.keep`; an attempt's file is replaced by a longer one."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, DeadLetter, KeptLetter, headers_of
 from airflow_provider_ckpt.connectors.files.local import escape, io_error, write_durably
+from airflow_provider_ckpt.connectors.outputs import WrittenFiles
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType, SinkError
@@ -45,6 +46,13 @@ class LetterFiles:
     def directory(self) -> Path:
         """The pipeline's dead letters, those of every ledger."""
         return letters_beside(self.target, self.pipeline)
+
+    def output(self, key: str) -> WrittenFiles:
+        """The files of all of the pipeline's dead letters.
+
+        :param key: the pipeline's key that says where they are
+        """
+        return WrittenFiles(key, self.directory, suffix=".jsonl", nested=True)
 
     def file(self, key: BatchKey, attempt: int, epoch: int) -> Path:
         """Where an attempt's dead letters are; they count only if the batch's receipt names that attempt and epoch."""

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from glob import has_magic
+from glob import escape, has_magic
 from pathlib import Path
 
 from airflow_provider_ckpt.connectors.files.local import io_error
@@ -19,7 +19,11 @@ from airflow_provider_ckpt.connectors.files.recorded_file import LINK, kind_of
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 
 _UNFINISHED = (".tmp", ".inprogress", ".part")
-_CROSSES = "**"
+CROSSES = "**"
+"""The part of a pattern that stands for any number of directories."""
+
+HIDDEN = (".", "_")
+"""How names begin that no pattern matches."""
 
 
 @dataclass(slots=True)
@@ -85,10 +89,7 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
     """
     found = Listing()
     if is_pattern(path):
-        parent = _static_parent(path)
-        parts = path.relative_to(parent).parts
-        if parts[-1] == _CROSSES:
-            parts = (*parts, "*")
+        parent, parts = _split(path)
         _Walk(found, known, follow_links=follow_links).into(str(parent), parts)
     elif path.is_dir():
         _Walk(found, known, follow_links=follow_links).into(str(path), ("*",))
@@ -100,6 +101,25 @@ def list_files(path: Path, *, follow_links: bool = False, known: Collection[str]
     return found
 
 
+def reached(path: Path, *, follow_links: bool) -> Collection[tuple[Path, Sequence[str]]]:
+    """The directories from which a pattern, or what is left of it, is to be matched, and what is left of it.
+
+    Without links to follow that is one directory, and the pattern itself.
+
+    :param path: a directory, a pattern or a file; absolute
+    :param follow_links: as for :func:`list_files`
+    :raises IoError: if the file system fails
+    """
+    if not is_pattern(path):
+        return [(path, ("*",)) if path.is_dir() else (path.parent, (escape(path.name),))]
+    parent, parts = _split(path)
+    if not follow_links:
+        return [(parent, parts)]
+    walk = _Walk(Listing(), (), follow_links=True)
+    walk.into(str(parent), parts)
+    return [(Path(directory).resolve(), rest) for directory, rest in walk.been]
+
+
 class _Walk:
     """Goes through directories by the parts of a pattern."""
 
@@ -107,17 +127,17 @@ class _Walk:
         self._found = found
         self._known = known
         self._follow_links = follow_links
-        self._been: set[tuple[str, Sequence[str]]] = set()
+        self.been: set[tuple[str, Sequence[str]]] = set()
         self._above: list[str] = []
 
     def into(self, directory: str, parts: Sequence[str]) -> None:
         """Take what matches the parts, from a directory on."""
         real = os.path.realpath(directory) if self._follow_links else directory
-        if (directory, parts) in self._been or (parts[0] == _CROSSES and real in self._above):
+        if (directory, parts) in self.been or (parts[0] == CROSSES and real in self._above):
             return  # the same again, or a link that leads back
-        self._been.add((directory, parts))
+        self.been.add((directory, parts))
         first, rest = parts[0], parts[1:]
-        if first == _CROSSES:
+        if first == CROSSES:
             self._above.append(real)
             for entry in self._entries(directory):
                 if self._is_directory(entry):
@@ -136,7 +156,7 @@ class _Walk:
     def _entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
         try:
             with os.scandir(directory) as entries:
-                yield from (entry for entry in entries if not entry.name.startswith((".", "_")))
+                yield from (entry for entry in entries if not entry.name.startswith(HIDDEN))
         except PermissionError:
             self._found.refused.append(
                 SourceError(f"{directory} may not be read by this user.", hint="Grant read access to it.")
@@ -190,12 +210,19 @@ def _static_parent(path: Path) -> Path:
     return next(parent for parent in path.parents if not has_magic(str(parent)))
 
 
+def _split(pattern: Path) -> tuple[Path, Sequence[str]]:
+    """The static parent of a pattern, and the pattern's parts below it."""
+    parent = _static_parent(pattern)
+    parts = pattern.relative_to(parent).parts
+    return parent, (*parts, "*") if parts[-1] == CROSSES else parts
+
+
 def _check_pattern(path: Path) -> None:
     for part in path.parts:
-        if _CROSSES in part and part != _CROSSES:
+        if CROSSES in part and part != CROSSES:
             raise ConfigError(
                 f"source.path: ** crosses directories only between two slashes, and {part} is another place.",
-                hint=f"Write {part.replace(_CROSSES, '*')}, or **/ before it.",
+                hint=f"Write {part.replace(CROSSES, '*')}, or **/ before it.",
             )
         opened = part.find("[")
         if opened >= 0 and "]" not in part[opened + 2 :]:

@@ -17,6 +17,7 @@ from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
 from airflow_provider_ckpt.connectors.files.staged import roll_forward, sweep
 from airflow_provider_ckpt.connectors.files.standing import identity, make_identity, set_back, vanished
 from airflow_provider_ckpt.connectors.files.target import DATA_PREFIX, FilesTarget
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -34,6 +35,7 @@ class FilesSink:
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._target = FilesTarget.of(pipeline, connection, context)
+        self._letters_here = pipeline.dead_letter_queue.here
         self._receipts = Receipts(self._target)
 
     @property
@@ -61,6 +63,12 @@ class FilesSink:
                 f"sink.format: {directory} holds files of another format, such as {other[0]}.",
                 hint="Keep the format, or name another directory.",
             )
+
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`."""
+        target = self._target
+        rows = WrittenFiles("sink.path", target.directory, DATA_PREFIX, f".{target.format}")
+        return [rows, target.letters.output("dead_letter_queue.sink: same")] if self._letters_here else [rows]
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; a file has the columns that it is given, of all types that its format knows."""

@@ -18,9 +18,11 @@ from airflow_provider_ckpt.connectors.files.discovery import Discovered, discove
 from airflow_provider_ckpt.connectors.files.header import check_header, delimiter, has_header
 from airflow_provider_ckpt.connectors.files.listing import check_place
 from airflow_provider_ckpt.connectors.files.local import local_path
+from airflow_provider_ckpt.connectors.files.own_output import matches
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
 from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, unchanged, unreadable
 from airflow_provider_ckpt.connectors.files.records import scan
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.positions import Digest
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
@@ -66,6 +68,10 @@ class FilesSource:
         if self._pipeline.transform.decode not in ("json", "csv"):
             raise ConfigError("a files source needs transform.decode: json or csv.", pipeline=self._pipeline.name)
         check_place(self._path)
+
+    def reads(self, output: Output) -> bool:
+        """See :class:`ReadsOutputs`."""
+        return isinstance(output, WrittenFiles) and matches(self._path, output, follow_links=self._follow_links)
 
     def partitions(self) -> Sequence[SourcePartition]:
         """The one partition; its identity is the resolved directory or pattern."""

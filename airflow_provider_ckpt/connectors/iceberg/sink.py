@@ -17,6 +17,7 @@ from airflow_provider_ckpt.connectors.iceberg.layout import ledgers
 from airflow_provider_ckpt.connectors.iceberg.supported import files, refuse_unsupported, rows
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_place
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
@@ -40,6 +41,7 @@ class IcebergSink:
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._pipeline = pipeline
         self._context = context
+        self._letters_here = pipeline.dead_letter_queue.here
         self._address = TableAddress(pipeline, connection, context)
         self._told = False
 
@@ -59,6 +61,17 @@ class IcebergSink:
         warehouse = self._address.catalog.properties.get("warehouse")
         if warehouse and "://" in warehouse:
             local_place(warehouse, "the warehouse")
+
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`: data files, metadata and dead letters; none while there is no table."""
+        version = self._version()
+        if version is None:
+            return ()
+        table = version.layout.table
+        data = version.table.location_provider().new_data_location("x.parquet")
+        places = {table, local_place(data, self._address.name).parent}
+        here: list[Output] = [WrittenFiles("sink.table", place, nested=True) for place in sorted(places)]
+        return [*here, version.layout.letters.output("dead_letter_queue.sink: same")] if self._letters_here else here
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; while the table has no columns, everything does. Types are compared by each writer."""

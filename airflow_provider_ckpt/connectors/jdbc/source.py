@@ -16,6 +16,7 @@ from airflow_provider_ckpt.connectors.jdbc.columns import DAY, LEAST, CursorKind
 from airflow_provider_ckpt.connectors.jdbc.cut import batch_records, cut, empty
 from airflow_provider_ckpt.connectors.jdbc.database import Database, require
 from airflow_provider_ckpt.connectors.jdbc.table import Table, look_up
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.positions import Digest, Positions
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
@@ -60,6 +61,12 @@ class JdbcSource:
     def check(self) -> None:
         """Fail clearly if the table or its cursor does not fit; see :meth:`Source.check`."""
         self._table().refuse_nulls()
+
+    def reads(self, output: Output) -> bool:
+        """See :class:`ReadsOutputs`; known of PostgreSQL tables only."""
+        if not isinstance(output, WrittenTarget) or output.connector != "postgres":
+            return False
+        return output.identity == self._table().identity()
 
     def partitions(self) -> Sequence[SourcePartition]:
         """The table, as the only partition."""

@@ -26,6 +26,7 @@ from airflow_provider_ckpt.connectors.kafka.letters import letter_headers
 from airflow_provider_ckpt.connectors.kafka.sending import Sender
 from airflow_provider_ckpt.connectors.kafka.transactions import transaction_seconds
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopics
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.letters import AttemptKey
@@ -74,6 +75,11 @@ class KafkaBox:
         }
         refuse_receipts_topics(named, None, self._pipeline.name)
         self._topics().letters(self._queue.topic, None, self._queue.compression)
+
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`."""
+        found = self._topics().find(self._queue.topic)
+        return [WrittenTarget("dead_letter_queue.topic", found.name, "kafka", found.id)] if found else []
 
     def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
         """See :meth:`LetterBox.keep`."""

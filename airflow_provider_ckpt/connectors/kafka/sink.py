@@ -31,6 +31,7 @@ from airflow_provider_ckpt.connectors.kafka.reading import Reading
 from airflow_provider_ckpt.connectors.kafka.target_log import TargetLog, TargetLogs
 from airflow_provider_ckpt.connectors.kafka.transactions import Transactions, note, transaction_seconds
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError
@@ -83,6 +84,14 @@ class KafkaSink:
         queue = self._pipeline.dead_letter_queue
         if queue.here:
             self._ask().letters(queue.topic, target, queue.compression)
+
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`: the target, the receipts topic and the topic of dead letters."""
+        named = {"sink.topic": self._name, "the receipts topic": self._receipts}
+        if self._pipeline.dead_letter_queue.here:
+            named["dead_letter_queue.topic"] = self._pipeline.dead_letter_queue.topic
+        found = {key: self._ask().find(name) for key, name in named.items()}
+        return [WrittenTarget(key, topic.name, "kafka", topic.id) for key, topic in found.items() if topic is not None]
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; ``outgoing.py`` holds the rules."""

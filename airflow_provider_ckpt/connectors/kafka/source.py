@@ -19,6 +19,7 @@ from airflow_provider_ckpt.connectors.kafka.continuity import LogContinuity, Log
 from airflow_provider_ckpt.connectors.kafka.probe import Place, Probe
 from airflow_provider_ckpt.connectors.kafka.sample import FEW, batch_records
 from airflow_provider_ckpt.connectors.kafka.topic import Asking, Bounds, Topic
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.positions import Digest
 from airflow_provider_ckpt.connectors.protocols import (
     REACHES,
@@ -66,6 +67,12 @@ class KafkaSource:
                 pipeline=self._pipeline.name,
                 hint="Grant it Read and Describe on the topic.",
             )
+
+    def reads(self, output: Output) -> bool:
+        """See :class:`ReadsOutputs`; topics are compared by id, through whatever connections they are named."""
+        if not isinstance(output, WrittenTarget) or output.connector != "kafka":
+            return False
+        return output.identity == self._topic().id
 
     def partitions(self) -> Sequence[SourcePartition]:
         """The topic's partitions; their identity holds the topic's id, which one created anew does not get."""

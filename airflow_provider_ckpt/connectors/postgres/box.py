@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import LETTER_COLUMNS, LOCK
 from airflow_provider_ckpt.connectors.postgres.common import (
     error_info,
@@ -17,6 +18,7 @@ from airflow_provider_ckpt.connectors.postgres.common import (
     split_table,
 )
 from airflow_provider_ckpt.connectors.postgres.durability import DURABLE, refuse_unlogged_tables
+from airflow_provider_ckpt.connectors.postgres.identity import table_identity
 from airflow_provider_ckpt.connectors.postgres.letters import headers_json, letter_of, storable
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, describe, psycopg_fetch
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
@@ -67,6 +69,14 @@ class PostgresBox:
                     pipeline=self._context.pipeline,
                     hint=f"GRANT INSERT, SELECT ON {table.sql} to it.",
                 )
+
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`."""
+        with self._session("looking for it") as fetch:
+            table = describe(fetch, self._name)
+            if table is None:
+                return []
+            return [WrittenTarget("dead_letter_queue.table", table.label, "postgres", table_identity(fetch, table.oid))]
 
     def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
         """See :meth:`LetterBox.keep`."""

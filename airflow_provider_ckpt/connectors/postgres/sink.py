@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.content import KeptLetter
 from airflow_provider_ckpt.connectors.file_lists import FileList
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres import target_identity, target_witness
 from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     ALL_TABLES,
@@ -28,6 +29,7 @@ from airflow_provider_ckpt.connectors.postgres.durability import (
     warn_of_risky_server,
 )
 from airflow_provider_ckpt.connectors.postgres.fitting import FILLS_COLUMNS, refuse_misfits
+from airflow_provider_ckpt.connectors.postgres.identity import table_identity
 from airflow_provider_ckpt.connectors.postgres.letters import letter_of
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
 from airflow_provider_ckpt.connectors.postgres.target import refuse_altering_target, refuse_unwritable_target
@@ -107,6 +109,12 @@ class PostgresSink:
             refuse_unlogged_tables(fetch, table.schema, ALL_TABLES, self._pipeline)
             warn_of_risky_server(fetch, self._connection.id, self._pipeline)
 
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`."""
+        with self._session("looking for the target") as fetch:
+            table = self._target(fetch)
+            return [WrittenTarget("sink.table", table.label, "postgres", table_identity(fetch, table.oid))]
+
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
         """See :meth:`Sink.fits`; ``fitting.py`` holds the rules."""
         with self._session("reading the target's columns") as fetch:
@@ -119,7 +127,7 @@ class PostgresSink:
         """Whose fences are there; every receipt has one. See :meth:`Sink.claims`."""
         with self._session("reading the fence") as fetch:
             table = self._target(fetch)
-            [(identity,)] = fetch(target_identity.IDENTITY, [table.oid])
+            identity = table_identity(fetch, table.oid)
             books = Bookkeeping(table.schema)
             refuse_hidden_bookkeeping(fetch, books, self._context, self._connection.id)
             rows = [] if tables_absent(fetch, books) else fetch(books.claims, [self._context.pipeline])

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.positions import Digest
 from airflow_provider_ckpt.connectors.postgres.bound import Candidate, candidate, close, greatest_position
 from airflow_provider_ckpt.connectors.postgres.column_types import (
@@ -21,6 +22,7 @@ from airflow_provider_ckpt.connectors.postgres.column_types import (
 )
 from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
 from airflow_provider_ckpt.connectors.postgres.cut import Cutter
+from airflow_provider_ckpt.connectors.postgres.identity import table_identity, tree_identities
 from airflow_provider_ckpt.connectors.postgres.late_rows import LateRows
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
 from airflow_provider_ckpt.connectors.protocols import (
@@ -48,10 +50,6 @@ _SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "en
 _MOMENT = 1.0
 """Seconds that a look waits at most: as long as a busy database's transactions take, and not as a load does."""
 
-_IDENTITY = """
-SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::text, d.oid::bigint
-FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
-"""
 _MINE = """
 SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.has_table_privilege({0}::oid, 'SELECT')
     OR pg_catalog.has_any_column_privilege({0}::oid, 'SELECT')
@@ -87,12 +85,18 @@ class PostgresSource:
             self._columns(table)
             self._check_cursor(fetch, table)
 
+    def reads(self, output: Output) -> bool:
+        """See :class:`ReadsOutputs`; a partition's rows are rows of the table. What a view shows is not looked at."""
+        if not isinstance(output, WrittenTarget) or output.connector != "postgres":
+            return False
+        with self._session() as fetch:
+            return output.identity in tree_identities(fetch, self._table(fetch).oid)
+
     def partitions(self) -> Sequence[SourcePartition]:
         """The table, as the only partition."""
         with self._session() as fetch:
             table = self._table(fetch)
-            system, database = fetch(_IDENTITY, [])[0]
-            return [SourcePartition(table.label, f"{system}/{database}/{table.oid}")]
+            return [SourcePartition(table.label, table_identity(fetch, table.oid))]
 
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - the table is the only partition
         """The base: a position as it stands; for ``latest`` one past the greatest; for ``earliest`` the type's least.

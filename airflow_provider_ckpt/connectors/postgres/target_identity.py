@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-IDENTITY = """
-SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::text || '/' || d.oid || '/' || {0}::oid
-FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
-"""
-
 _PARTS = ("system identifier", "database oid", "table oid")
 _REASONS = {
     "system identifier": "pg_upgrade, or a dump or logical replication into a new server, gives it another",
@@ -18,7 +13,7 @@ _REASONS = {
 def compare(before: str, now: str) -> str | None:
     """Return the parts that differ and ordinary reasons, as a clause; None if one of these is no identity.
 
-    :param before: what :data:`IDENTITY` gave of the target that was written
+    :param before: what :func:`~.identity.table_identity` gave of the target that was written
     :param now: what it gives now
     """
     old, new = before.split("/"), now.split("/")

@@ -1,0 +1,84 @@
+"""Finds out whether a files source would read what its own pipeline's sink writes into a directory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+from airflow_provider_ckpt.connectors.files.listing import CROSSES, HIDDEN, reached
+from airflow_provider_ckpt.connectors.outputs import WrittenFiles
+
+_ANY = "*"
+_TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+
+
+def matches(path: Path, output: WrittenFiles, *, follow_links: bool) -> bool:
+    """Whether a source's directory or pattern names files that a sink writes.
+
+    Directories are compared by device and inode, so that links and mounts lead nowhere unseen.
+
+    :param path: absolute; exists, or is a pattern whose static parent does
+    :param output: what the sink writes; its directory need not exist yet
+    :param follow_links: whether the source follows symbolic links below that
+    """
+    below = {
+        (status.st_dev, status.st_ino): output.directory.relative_to(place).parts
+        for place in (output.directory, *output.directory.parents)
+        if place.exists()
+        for status in [place.stat()]
+    }
+    top = output.directory.stat() if output.nested and output.directory.is_dir() else None
+    for directory, parts in reached(path, follow_links=follow_links):
+        if not _overlap(parts[-1], output):
+            continue
+        status = directory.stat()
+        names = below.get((status.st_dev, status.st_ino))
+        if names is not None and _leads(parts[:-1], names, nested=output.nested):
+            return True
+        if top is not None and any(_same(parent, top.st_dev, top.st_ino) for parent in directory.parents):
+            return True
+    return False
+
+
+def _same(directory: Path, device: int, inode: int) -> bool:
+    status = directory.stat()
+    return (status.st_dev, status.st_ino) == (device, inode)
+
+
+def _leads(parts: Sequence[str], names: Sequence[str], *, nested: bool) -> bool:
+    """Whether a pattern's directories can be the directories of these names, or nested ones below them."""
+
+    @cache
+    def leads(part: int, name: int) -> bool:
+        if name == len(names):
+            return nested or all(rest == CROSSES for rest in parts[part:])
+        if part == len(parts):
+            return False
+        visible = not names[name].startswith(HIDDEN)
+        if parts[part] == CROSSES:
+            return leads(part + 1, name) or (visible and leads(part, name + 1))
+        return visible and fnmatchcase(names[name], parts[part]) and leads(part + 1, name + 1)
+
+    return leads(0, 0)
+
+
+def _overlap(pattern: str, output: WrittenFiles) -> bool:
+    """Whether some name of the output's files matches a pattern."""
+    wanted = _TOKEN.findall(pattern)
+    written = [*output.prefix, None, *output.suffix]
+
+    @cache
+    def overlap(left: int, right: int) -> bool:
+        if left == len(wanted):
+            return all(letter is None for letter in written[right:])
+        if right == len(written):
+            return all(token == _ANY for token in wanted[left:])
+        token, letter = wanted[left], written[right]
+        if token == _ANY or letter is None:
+            return overlap(left + 1, right) or overlap(left, right + 1)
+        return fnmatchcase(letter, token) and overlap(left + 1, right + 1)
+
+    return overlap(0, 0)

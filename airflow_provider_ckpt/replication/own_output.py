@@ -1,0 +1,34 @@
+"""Refuses a pipeline that would read what it writes, since each run would deliver its own output once more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.outputs import NamesOutputs, ReadsOutputs, WrittenFiles
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.connectors.protocols import Sink, Source
+
+
+def refuse_own_output(pipeline: Pipeline, source: Source, sink: Sink) -> None:
+    """Raise an error if the source reads a place that the sink writes to.
+
+    :param pipeline: the pipeline
+    :param source: its source, checked
+    :param sink: its sink, checked
+    :raises ConfigError: naming the keys of both
+    """
+    if not (isinstance(sink, NamesOutputs) and isinstance(source, ReadsOutputs)):
+        return
+    for output in sink.outputs():
+        if source.reads(output):
+            key = {"files": "path", "kafka": "topic"}.get(pipeline.source.type, "table")
+            other = "directory, or a narrower pattern" if isinstance(output, WrittenFiles) else key
+            raise ConfigError(
+                f"source.{key}: {getattr(pipeline.source, key)} reads what this pipeline writes to {output}, so every "
+                "run would deliver its own output once more.",
+                pipeline=pipeline.name,
+                hint=f"Name another {other}.",
+            )
