@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues, sequence_states
+from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
 from airflow_provider_ckpt.connectors.postgres.origins import UNDATED, origin_columns, origins
+from airflow_provider_ckpt.connectors.postgres.sequences import sequence_states
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.witness import Sign, Watch, Witness
 from airflow_provider_ckpt.connectors.protocols import Alarm, Plan, PlanRequest, Told, Unread

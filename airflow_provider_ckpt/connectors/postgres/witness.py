@@ -14,8 +14,8 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, position_sql, value_sql
 from airflow_provider_ckpt.connectors.postgres.common import literal, quote
-from airflow_provider_ckpt.connectors.postgres.cursor_values import SequenceState
 from airflow_provider_ckpt.connectors.postgres.origins import Origin
+from airflow_provider_ckpt.connectors.postgres.sequences import SequenceState
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.timelines import reaches, server_state
 from airflow_provider_ckpt.core.ranges import Range

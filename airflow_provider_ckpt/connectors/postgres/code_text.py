@@ -1,0 +1,165 @@
+"""SQL and PL/pgSQL as text: statements, assignments, calls and literals, as far as patterns can tell them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+_TOKEN = re.compile(
+    r"(?P<comment>--[^\n]*|/\*.*?\*/)"
+    r"|(?P<literal>\b[eE]'(?:[^'\\]|''|\\.)*'|'(?:[^']|'')*'|\$(?P<tag>[A-Za-z_]*)\$.*?\$(?P=tag)\$)"
+    r'|(?P<name>"(?:[^"]|"")*")'
+    r"|(?P<end>;)|(?P<space>\s+)",
+    re.DOTALL,
+)
+_SIMPLE = re.compile(r'"([a-z_][a-z0-9_$]*)"')
+_NAME = r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*)'
+_TARGET = rf"{_NAME}(?:\.{_NAME})*(?:\[[^\]]*\])*(?:\.{_NAME})*"
+_ASSIGNED = re.compile(
+    rf"(?:^|\b(?:begin|then|else|loop|declare)\b|>>)\s*({_TARGET})\s*(?::=|=)\s*(.+)$", re.IGNORECASE | re.DOTALL
+)
+_DECLARED = re.compile(
+    rf"(?:^|\bdeclare )(?!declare\b)\s*({_NAME})\s+[^:='(]+(?:\([^)]*\))?[^:='(]*?(?::=|=|\bdefault\b)\s*(.+)$",
+    re.IGNORECASE | re.DOTALL,
+)
+_INTO = re.compile(
+    rf"(?<!insert )(?<!merge )\binto (?:strict )?({_TARGET}(?:\s*,\s*{_TARGET})*)", re.IGNORECASE | re.DOTALL
+)
+_FOR = re.compile(rf"\bfor(?:each)? ({_TARGET}(?:\s*,\s*{_TARGET})*)(?: slice \d+)? in\b", re.IGNORECASE)
+_SELECTED = re.compile(r"\bselect (.+?) into ", re.IGNORECASE | re.DOTALL)
+_RETURNED = re.compile(r"\breturn (.+)$", re.IGNORECASE | re.DOTALL)
+_ALIAS = re.compile(rf"({_NAME}) alias for new\b", re.IGNORECASE)
+_WORD = re.compile(rf"(?<![\w$.'])(?:(?:new|old)\.)?{_NAME}", re.IGNORECASE)
+_CALLED = re.compile(rf"(?:({_NAME})\.)?({_NAME})\s*\(")
+_LITERAL = re.compile(r"\$([A-Za-z_]*)\$(.*?)\$\1\$|'((?:[^']|'')*)'", re.DOTALL)
+# fmt: off
+_KEYWORDS = frozenset({
+    "if", "elsif", "while", "when", "select", "perform", "return", "raise", "update", "insert", "delete", "case",
+    "for", "foreach", "with", "execute", "exit", "else", "then", "begin", "end", "loop", "declare", "into", "strict",
+    "from", "where", "and", "or", "not", "null", "is", "in", "as", "new", "old", "on", "by", "values", "set",
+    "returning",
+})
+# fmt: on
+_ROWS = frozenset({"new", "old", "null"})
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of PL/pgSQL, or what stands before it (``IF … THEN``) with it.
+
+    :param assigned: what it assigns, in lower case: ``new.field``, or the variable without its field
+    :param values: what it assigns to these, as SQL, where that stands by itself
+    """
+
+    text: str
+    assigned: frozenset[str]
+    values: Sequence[str]
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Names of variables that it may use."""
+        found = {_target(word) for word in _WORD.findall(_LITERAL.sub("''", self.text))}
+        return frozenset(found - _KEYWORDS)
+
+
+class TriggerCode:
+    """Body of a trigger's function in PL/pgSQL."""
+
+    def __init__(self, body: str) -> None:
+        statements = split(body)
+        for alias in {name for text in statements for name in _ALIAS.findall(text)}:
+            statements = [re.sub(rf"(?<![\w$.]){re.escape(alias)}(?![\w$])", "new", text) for text in statements]
+        self._texts = statements
+
+    @cached_property
+    def statements(self) -> Sequence[Statement]:
+        """All statements, in order."""
+        return [_statement(text) for text in self._texts]
+
+    def filling(self, column: str) -> Sequence[Statement]:
+        """Return the statements that may decide the value of a column of the new row; empty if none assigns it."""
+        wanted = {f"new.{column.lower()}", "new"}
+        found: list[Statement] = []
+        while True:
+            more = [item for item in self.statements if item not in found and item.assigned & wanted]
+            if not more:
+                return found
+            found += more
+            wanted |= {word for item in more for word in item.words}
+
+
+def split(code: str) -> list[str]:
+    """Return the statements of a text, without comments and with single spaces."""
+    parts, last = [""], 0
+    for token in _TOKEN.finditer(code):
+        parts[-1] += code[last : token.start()]
+        last = token.end()
+        match token.lastgroup:
+            case "end":
+                parts.append("")
+            case "comment" | "space":
+                parts[-1] += " "
+            case "name":
+                simple = _SIMPLE.fullmatch(token[0])
+                parts[-1] += simple[1] if simple else token[0]
+            case _:
+                parts[-1] += token[0]
+    parts[-1] += code[last:]
+    return [re.sub(r"(?<=[\w\"]) ?\. ?(?=[A-Za-z_\"])", ".", re.sub(r" +", " ", part)).strip() for part in parts]
+
+
+def literals(text: str) -> list[str]:
+    """Return the values of the string constants in a text."""
+    return [match[2] if match[2] is not None else match[3].replace("''", "'") for match in _LITERAL.finditer(text)]
+
+
+def calls(text: str) -> Iterator[tuple[str | None, str]]:
+    """Yield schema, where it is named, and name of each function that a text calls."""
+    for schema, name in _CALLED.findall(_LITERAL.sub("''", text)):
+        yield (unquoted(schema) if schema else None), unquoted(name)
+
+
+def arguments(text: str, functions: Collection[str]) -> Iterator[str]:
+    """Yield the arguments, as one text, of each call of the functions with these names."""
+    pattern = rf"(?<![\w$])(?:{'|'.join(functions)})\s*\("
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        depth, end = 1, match.end()
+        while depth and end < len(text):
+            quoted = _LITERAL.match(text, end)
+            if quoted:
+                end = quoted.end()
+                continue
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        yield text[match.end() : end - 1].strip()
+
+
+def unquoted(name: str) -> str:
+    """A name as the catalog has it."""
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
+
+
+def _statement(text: str) -> Statement:
+    assigned: set[str] = set()
+    values: list[str] = []
+    if (found := _ASSIGNED.search(text)) or (found := _DECLARED.search(text)):
+        name, value = _target(found[1]), found[2].strip()
+        if name not in _KEYWORDS - {"new"} and not (name == "new" and value.lower() in _ROWS):
+            assigned.add(name)
+            values.append(value)
+    for pattern in (_INTO, _FOR):
+        for names in pattern.findall(text):
+            assigned |= {_target(name) for name in re.findall(_TARGET, names)}
+    values += _SELECTED.findall(text)
+    if (returned := _RETURNED.search(text)) and returned[1].strip(" ()").lower() not in _ROWS:
+        assigned.add("new")
+    return Statement(text, frozenset(assigned), values)
+
+
+def _target(name: str) -> str:
+    """A variable's name, or that of a field of the new or old row."""
+    first, _, rest = name.partition(".")
+    row = unquoted(first.partition("[")[0])
+    return f"{row}.{unquoted(rest.partition('[')[0]).lower()}" if row in ("new", "old") and rest else row

@@ -1,0 +1,234 @@
+"""Code that fills the cursor column of new rows: defaults, generated columns, triggers, and functions that these call.
+
+It is the table owner's, so it is read and never run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_provider_ckpt.connectors.postgres.code_text import TriggerCode, arguments, calls, literals, split
+from airflow_provider_ckpt.connectors.postgres.common import sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.origins import OriginColumn
+from airflow_provider_ckpt.connectors.postgres.sequences import sequences_named, text_array
+from airflow_provider_ckpt.connectors.postgres.table import Fetch
+
+_DEFAULTS = """
+WITH RECURSIVE cursor (oid, number) AS (SELECT * FROM unnest({0}::oid[], {1}::int[])), typed (oid) AS (
+    SELECT a.atttypid FROM pg_catalog.pg_attribute a JOIN cursor ON a.attrelid = cursor.oid AND a.attnum = cursor.number
+  UNION
+    SELECT t.typbasetype FROM typed JOIN pg_catalog.pg_type t ON t.oid = typed.oid WHERE t.typtype = 'd'
+)
+SELECT pg_catalog.pg_get_expr(f.adbin, f.adrelid), a.attgenerated <> '' FROM pg_catalog.pg_attrdef f
+JOIN cursor ON f.adrelid = cursor.oid AND f.adnum = cursor.number
+JOIN pg_catalog.pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
+UNION
+SELECT t.typdefault, false FROM typed JOIN pg_catalog.pg_type t ON t.oid = typed.oid WHERE t.typdefault IS NOT NULL
+"""
+_TRIGGERS = """
+SELECT DISTINCT t.tgname::text, c.relname::text, n.nspname::text, l.lanname::text, p.prosrc,
+       pg_catalog.encode(t.tgargs, 'escape'), t.tgrelid::bigint
+FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE t.tgrelid = ANY ({0}::oid[]) AND NOT t.tgisinternal AND t.tgtype & 3 = 3 AND t.tgtype & 20 <> 0
+  AND t.tgenabled NOT IN ('D', 'R')
+"""
+"""Row triggers before an insert or update that are in force."""
+
+_FUNCTIONS = """
+SELECT n.nspname::text, p.proname::text, l.lanname::text,
+       CASE WHEN l.lanname = 'sql' AND p.prosrc = '' THEN pg_catalog.pg_get_functiondef(p.oid) ELSE p.prosrc END,
+       p.provolatile::text = 'v',
+       EXISTS (SELECT FROM pg_catalog.pg_proc b WHERE b.proname = p.proname
+               AND b.pronamespace = 'pg_catalog'::regnamespace)
+FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+WHERE p.proname = ANY ({0}::text[]) AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+"""
+_DEPTH = 5
+"""Functions that call functions: how far they are followed."""
+
+_GIVERS = ("nextval", "currval")
+_CONSTANT = re.compile(r"[\s(]*'((?:[^']|'')+)'\s*(?:::[\w.]+|\))*[\s)]*(?:::[\w.]+)?\s*", re.DOTALL)
+_NAME = re.compile(r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*)(?:\.(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*))?')
+_OPAQUE = re.compile(r"\b(?:lastval|current_setting)\s*\(|\b(?:from|returning|execute)\b", re.IGNORECASE)
+_EXECUTES = re.compile(r"\bexecute\b", re.IGNORECASE)
+_TEXT_FUNCTIONS = re.compile(
+    r"\b(?:pg_catalog\.)?(format|quote_ident|concat|concat_ws|lower|upper)\s*(?=\()", re.IGNORECASE
+)
+_TEXT = re.compile(
+    r"(?:\s|\|\||[(),]|''|::(?:pg_catalog\.)?(?:regclass|text|name|varchar)\b"
+    r"|pg_catalog\.(?:format|quote_ident|concat|concat_ws|lower|upper)(?=\())*",
+    re.IGNORECASE,
+)
+"""All that may stand in an expression that is evaluated here, once its constants are left out."""
+
+_READABLE = frozenset({"sql", "plpgsql"})
+_FROM_CLOCK = frozenset({"moddatetime"})
+"""Trigger functions in C that set a column to the time of the transaction."""
+
+_BY_ARGUMENT = frozenset({"autoinc"})
+"""Trigger functions in C that take sequences by their arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """One piece of code that gives the cursor its value.
+
+    :param label: what it is, for a person
+    :param texts: the code that decides the value, with the functions that it calls
+    :param values: the expressions among them that may be the value
+    :param own: whether it is an expression of the server's functions alone
+    :param trigger: whether it is a trigger's
+    :param generated: whether it computes the cursor from other columns
+    :param sequences: oids of the sequences that it takes values from
+    :param unreadable: why it cannot be known what values it gives; None if it can
+    """
+
+    label: str
+    texts: Sequence[str]
+    values: Sequence[str]
+    own: bool = False
+    trigger: bool = False
+    generated: bool = False
+    sequences: frozenset[int] = frozenset()
+    unreadable: str | None = None
+
+
+def fillings(fetch: Fetch, columns: Sequence[OriginColumn]) -> Sequence[Filling]:
+    """Return every piece of code that fills one of these columns in a new row, or in one that changes."""
+    return [*_defaults(fetch, columns), *_triggers(fetch, columns)]
+
+
+def _defaults(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[Filling]:
+    oids, numbers = text_array(item.relation for item in columns), text_array(item.number for item in columns)
+    for text, generated in fetch(_DEFAULTS, [oids, numbers]):
+        found, unreadable = _followed(fetch, [text])
+        filling = Filling(
+            f"its {'expression' if generated else 'default'} {text}",
+            found,
+            found,
+            own=len(found) == 1 and unreadable is None,
+            generated=generated,
+            unreadable=unreadable,
+        )
+        yield _with_sequences(fetch, filling, [])
+
+
+def _triggers(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[Filling]:
+    names = {(item.relation, item.name) for item in columns}
+    oids = text_array(sorted({item.relation for item in columns}))
+    for trigger, table, schema, language, body, encoded, oid in fetch(_TRIGGERS, [oids]):
+        passed = [part for part in encoded.split("\\000") if part]
+        for column in sorted(name for relation, name in names if relation == oid):
+            filling = Filling(f"trigger {trigger} of {schema}.{table}", [], [], trigger=True)
+            if language != "plpgsql":
+                if column in (*passed, *re.findall(r"[\w$]+", body)) and body not in _FROM_CLOCK:
+                    known = sequences_named(fetch, _names(passed)) if body in _BY_ARGUMENT else frozenset()
+                    why = None if known else f"is written in {language}"
+                    yield replace(filling, sequences=known, unreadable=why)
+                continue
+            code = TriggerCode(body)
+            statements = code.filling(column)
+            if not statements:
+                continue
+            told = {
+                "tg_table_name": table,
+                "tg_relname": table,
+                "tg_table_schema": schema,
+                "tg_name": trigger,
+            } | {f"tg_argv[{index}]": part for index, part in enumerate(passed)}
+            texts, unreadable = _followed(fetch, [item.text for item in statements])
+            if not _gives(texts) and any(_OPAQUE.search(text) for text in texts):
+                texts, unreadable = _followed(fetch, [item.text for item in code.statements])
+            values, _ = _followed(fetch, [value for item in statements for value in item.values])
+            told_texts = [_told(text, told) for text in texts]
+            found = replace(filling, texts=told_texts, values=values, unreadable=unreadable)
+            found = _with_sequences(fetch, found, passed)
+            if any(column in (*passed, *re.findall(r"[\w$]+", text)) for text in texts):
+                yield found
+            else:  # another column of a whole row
+                yield replace(found, values=[], unreadable=None)
+
+
+def _with_sequences(fetch: Fetch, filling: Filling, passed: Sequence[str]) -> Filling:
+    """Return it with the sequences that it names, or with why they cannot be known.
+
+    :param passed: arguments of a trigger
+    """
+    texts = [*filling.texts, *(inner for text in filling.texts for inner in literals(text) if _gives([inner]))]
+    given: set[str] = set()
+    unknown = [text for text in texts if _EXECUTES.search(text)][:1]
+    for argument in (argument for text in texts for argument in arguments(text, _GIVERS)):
+        constant = _CONSTANT.fullmatch(argument)
+        name = constant[1].replace("''", "'") if constant else _evaluated(fetch, argument)
+        if name is None:
+            unknown.append(argument)
+        else:
+            given.add(name)
+    sequences = sequences_named(fetch, _names(given))
+    if not unknown:
+        return replace(filling, sequences=sequences)
+    mentioned = sequences | sequences_named(
+        fetch, _names([*passed, *(constant for text in texts for constant in literals(text))])
+    )
+    if mentioned:
+        return replace(filling, sequences=mentioned)
+    why = filling.unreadable or f"takes it from what cannot be read before it runs ({unknown[0]})"
+    return replace(filling, unreadable=why)
+
+
+def _followed(fetch: Fetch, texts: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return texts with the bodies of the functions that they call, and which of these cannot be read."""
+    found, unreadable = list(texts), None
+    seen: set[tuple[str, str, str]] = set()
+    for _ in range(_DEPTH):
+        called = {call for text in texts for call in calls(text)}
+        if not called:
+            break
+        rows = fetch(_FUNCTIONS, [text_array(sorted({name for _, name in called}))])
+        texts = []
+        for schema, name, language, body, volatile, hidden in rows:
+            if ((schema, name) not in called and (None, name) not in called) or (schema, name, body) in seen:
+                continue
+            seen.add((schema, name, body))
+            if language in _READABLE:
+                texts += split(body)
+            elif volatile and not (hidden and (schema, name) not in called):
+                unreadable = f"calls {schema}.{name}, which is written in {language}"
+        found += texts
+    return found, unreadable
+
+
+def _evaluated(fetch: Fetch, argument: str) -> str | None:
+    """Return the text that an expression of constants gives; None if it is anything else."""
+    expression = _TEXT_FUNCTIONS.sub(lambda found: f"pg_catalog.{found[1]}", argument)
+    if not _TEXT.fullmatch(re.sub(r"'(?:[^']|'')*'", "''", expression)):
+        return None
+    try:
+        value = fetch(f"SELECT ({expression})::text", [])[0][0]
+    except Exception as error:
+        if sqlstate_of(error) is None:  # the connection, and not the expression
+            raise
+        return ""  # no such sequence
+    return None if value is None else str(value)
+
+
+def _told(text: str, variables: dict[str, str]) -> str:
+    """A text with the variables that a trigger is given, as constants."""
+    for name, value in variables.items():
+        constant = "'" + value.replace("'", "''") + "'"
+        pattern = rf"(?<![\w$.]){re.escape(name)}(?![\w$])"
+        text = re.sub(pattern, constant.replace("\\", r"\\"), text, flags=re.IGNORECASE)
+    return text
+
+
+def _gives(texts: Iterable[str]) -> bool:
+    return any(True for text in texts for _ in arguments(text, _GIVERS))
+
+
+def _names(texts: Iterable[str]) -> list[str]:
+    return [text for text in texts if len(text) < 200 and _NAME.fullmatch(text)]

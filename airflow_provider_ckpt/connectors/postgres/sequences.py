@@ -1,0 +1,67 @@
+"""Sequences as PostgreSQL's catalog describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_ckpt.connectors.postgres.table import Fetch
+
+_SEQUENCES = """
+SELECT s.seqrelid::bigint, pg_catalog.format('%I.%I', n.nspname, c.relname), s.seqcache, s.seqincrement, s.seqcycle,
+       c.relfilenode::bigint,
+       CASE WHEN pg_catalog.has_sequence_privilege(s.seqrelid, 'USAGE, SELECT')
+            THEN pg_catalog.pg_sequence_last_value(s.seqrelid) END,
+       pg_catalog.has_sequence_privilege(s.seqrelid, 'USAGE, SELECT'), s.seqstart
+FROM pg_catalog.pg_sequence s JOIN pg_catalog.pg_class c ON c.oid = s.seqrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE s.seqrelid = ANY ({0}::oid[]) ORDER BY s.seqrelid
+"""
+_NAMED = """
+WITH wanted (name) AS (SELECT unnest({0}::text[])), found (name, oid) AS (
+    SELECT name, pg_catalog.to_regclass(name)::oid FROM wanted
+)
+SELECT c.oid::bigint FROM found JOIN pg_catalog.pg_class c ON c.relkind = 'S' AND (
+    c.oid = found.oid OR found.oid IS NULL AND c.relname IN (found.name, pg_catalog.lower(found.name))
+)
+"""
+"""By name as it would be found here, or else in any schema, since a function can have a search path of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceState:
+    """A sequence that gives values to the cursor.
+
+    :param cached: values that a session takes at a time
+    :param file: changes when the sequence is restarted or altered
+    :param last: the newest value that it gave out, None if there was none or the user may not see it
+    :param readable: whether the user may see it
+    :param start: the value that it gives out first
+    """
+
+    oid: int
+    name: str
+    cached: int
+    step: int
+    cycles: bool
+    file: int
+    last: int | None
+    readable: bool
+    start: int
+
+
+def sequence_states(fetch: Fetch, oids: frozenset[int]) -> Sequence[SequenceState]:
+    """Return the current state of the sequences with these oids."""
+    return [SequenceState(*row) for row in fetch(_SEQUENCES, [text_array(sorted(oids))])] if oids else []
+
+
+def sequences_named(fetch: Fetch, names: Iterable[str]) -> frozenset[int]:
+    """Return the oids of the sequences with these names, as SQL writes them."""
+    wanted = sorted(set(names))
+    return frozenset(row[0] for row in fetch(_NAMED, [text_array(wanted)])) if wanted else frozenset()
+
+
+def text_array(names: Iterable[Any]) -> str:
+    """A PostgreSQL array as its text, which every driver binds alike."""
+    return "{" + ",".join('"' + str(name).replace("\\", "\\\\").replace('"', '\\"') + '"' for name in names) + "}"
