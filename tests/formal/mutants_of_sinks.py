@@ -112,6 +112,15 @@ OF_SINKS: Sequence[Mutant] = (
         test="tests/integration/connectors/test_postgres_set_back.py::test_a_truncated_target_is_set_back[append-1]",
     ),
     Mutant(
+        "postgres: a target that was filled again counts as whole though rows are missing",
+        "connectors/postgres/target_witness.py",
+        "_missing",
+        "wanted <= there",
+        "wanted & there",
+        test="tests/integration/connectors/test_postgres_set_back.py"
+        "::test_a_truncated_target_into_which_an_older_copy_is_put_back_is_set_back[append-id = 1-300]",
+    ),
+    Mutant(
         "postgres: a failover that parted before what was read counts as one without loss",
         "connectors/postgres/witness.py",
         "Watch._lost",

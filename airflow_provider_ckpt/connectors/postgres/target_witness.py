@@ -1,10 +1,10 @@
 """Notices that a target was truncated although its bookkeeping stands.
 
 With each new fence, and when a run ends or fails that delivered something, the sink keeps a witness: the file of every
-table that holds rows (the target, its partitions or heirs), its size, hashes of some rows. TRUNCATE gives a table
-another file, and so do VACUUM FULL, CLUSTER and an ALTER TABLE that rewrites it, but those keep the rows. So a table
-with another file is set back if it is empty now, or if none of its rows of the witness is there; so is a partition that
-took the place of another.
+table that holds rows (the target, its partitions or heirs), its size, its columns, and of some rows a hash and the
+transaction that wrote them. TRUNCATE gives a table another file, and so do VACUUM FULL, CLUSTER and an ALTER TABLE that
+rewrites it, but those keep the rows. So a table with another file is set back if it is empty now, or if its rows of the
+witness are not there; so is a partition that took the place of another. :func:`_missing` has the rule.
 """
 
 from __future__ import annotations
@@ -16,8 +16,17 @@ from typing import Any
 from airflow_provider_ckpt.connectors.postgres.common import quote
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 
-_SAMPLED_ROWS = 20
-"""Rows of each table whose hashes are kept."""
+_SAMPLED_ROWS = 200
+"""Rows whose hashes are kept, of all tables together: half of them the newest, half from everywhere."""
+
+_LEAST_ROWS = 20
+"""So many at least of each table."""
+
+_SAMPLED_PAGES = 60
+"""Pages that are read, of all tables together."""
+
+_LEAST_PAGES = 6
+"""So many at least of each table; a third of them are its last."""
 
 _SAMPLED_TABLES = 50
 """Of more tables than these, only the largest have rows in the witness."""
@@ -50,7 +59,10 @@ WITH RECURSIVE tree (oid, place) AS (
 SELECT DISTINCT ON (c.oid) c.oid::bigint, pg_catalog.format('%I.%I', n.nspname, c.relname), tree.place,
        pg_catalog.pg_relation_filenode(c.oid)::bigint, pg_catalog.pg_relation_size(c.oid),
        pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
-           AND NOT pg_catalog.row_security_active(c.oid)
+           AND NOT pg_catalog.row_security_active(c.oid),
+       (SELECT pg_catalog.string_agg(pg_catalog.format('%s:%s:%s', a.attnum, a.atttypid, a.atttypmod), ' '
+                                     ORDER BY a.attnum)
+        FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0)
 FROM tree JOIN pg_catalog.pg_class c ON c.oid = tree.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind = 'r'
 ORDER BY c.oid, tree.place
@@ -60,13 +72,26 @@ SELECT a.attname::text FROM pg_catalog.pg_index i
 JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
 WHERE i.indrelid = {0}::oid AND i.indisprimary
 """
-_PLACES = """
-SELECT pg_catalog.format('(%s,%s)', page, line)::tid
-FROM (SELECT %d / pg_catalog.current_setting('block_size')::bigint) AS size (pages),
-     unnest(ARRAY[0, pages / 2, pages - 1]) AS page, generate_series(1, 40) AS line
-WHERE page >= 0
+_ROWS = """
+SELECT {oid}::bigint, {hash}, ckpt_xmin::text::bigint, ckpt_age <= {half}
+FROM (
+    SELECT {columns}, xmin AS ckpt_xmin, row_number() OVER (ORDER BY pg_catalog.age(xmin), ctid DESC) AS ckpt_age,
+           row_number() OVER (ORDER BY ctid DESC) - 1 AS ckpt_place, count(*) OVER () AS ckpt_all
+    FROM ONLY {name} WHERE ctid = ANY (ARRAY(
+        SELECT pg_catalog.format('(%s,%s)', page, line)::tid
+        FROM (SELECT pg_catalog.current_setting('block_size')::bigint) AS block (bytes),
+             LATERAL (SELECT {size} / bytes - 1) AS final (page_number),
+             LATERAL (
+                 SELECT page_number * i / {spread} FROM generate_series(0, {spread}) AS i
+                 UNION SELECT page_number - i FROM generate_series(1, {final}) AS i
+             ) AS chosen (page),
+             generate_series(1, (bytes - 24) / 28) AS line
+        WHERE page >= 0
+    ))
+) AS ckpt_rows
+WHERE ckpt_age <= {half} OR ckpt_place % greatest((ckpt_all + {half} - 1) / {half}, 1) = 0
 """
-"""Places of rows on the first, the middle and the last page, which are read without a scan."""
+"""Some rows of a table, and whether each is of the newest; a few pages are read by their places, without a scan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +103,7 @@ class Part:
     :param file: number of the file that stores its rows
     :param size: of that file, in bytes
     :param readable: whether the sink's role may read all its rows
+    :param columns: numbers and types of its columns, which most forms of ALTER TABLE that rewrite it change
     """
 
     oid: int
@@ -86,6 +112,7 @@ class Part:
     file: int
     size: int
     readable: bool
+    columns: str
 
     def label(self, target: Table) -> str:
         """Its name for a person."""
@@ -104,7 +131,7 @@ def take(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
     return {
         "target": table.oid,
         "columns": columns,
-        "parts": {str(oid): {**asdict(part), "rows": rows.get(oid, [])} for oid, part in parts.items()},
+        "parts": {str(oid): {**asdict(part), **rows.get(oid, {})} for oid, part in parts.items()},
     }
 
 
@@ -139,11 +166,12 @@ def set_back(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivere
         if before["size"] and not part.size:
             return f"{part.label(table)} is empty, and took the place of {before['name']}, which held rows"
     for part, before in [*changed, *replaced]:
-        if before["rows"] and _is_gone(fetch, table, part, witness["columns"], before["rows"]):
+        missing = _missing(fetch, table, part, witness["columns"], before)
+        if missing:
             what = "is in another file" if part.oid in kept else "is another table"
             return (
-                f"{part.label(table)} {what} than when a run last looked, and none of {len(before['rows'])} rows that "
-                "were looked at then is there: it was truncated and filled anew"
+                f"{part.label(table)} {what} than when a run last looked, and {missing} that were looked at then is "
+                "there: it was truncated and filled anew"
             )
     return None
 
@@ -187,27 +215,64 @@ def _replaced(
             yield part, vacated[part.place]
 
 
-def _sample(fetch: Fetch, columns: Sequence[str], parts: Sequence[Part]) -> dict[int, list[int]]:
+def _sample(fetch: Fetch, columns: Sequence[str], parts: Sequence[Part]) -> dict[int, dict[str, list[tuple[int, int]]]]:
+    """Some rows of each table, the newest apart from others: of each its hash, and the transaction that wrote it."""
     readable = sorted((part for part in parts if part.readable and part.size), key=lambda part: -part.size)
     if not columns or not readable:
         return {}
+    chosen = readable[:_SAMPLED_TABLES]
+    half = max(_LEAST_ROWS, _SAMPLED_ROWS // len(chosen)) // 2
+    pages = max(_LEAST_PAGES, _SAMPLED_PAGES // len(chosen))
     queries = (
-        f"SELECT {part.oid}::bigint, {_hash(columns)} FROM ONLY {part.name} "
-        f"WHERE ctid = ANY (ARRAY({_PLACES.replace('%d', str(part.size))}))"
-        for part in readable[:_SAMPLED_TABLES]
+        _ROWS.format(
+            oid=part.oid,
+            hash=_hash(columns),
+            columns=", ".join(map(quote, columns)),
+            name=part.name,
+            size=part.size,
+            half=half,
+            spread=pages - pages // 3,
+            final=pages // 3,
+        )
+        for part in chosen
     )
-    found: dict[int, list[int]] = {}
-    for oid, value in fetch(f"{_AS_TEXT}; {' UNION ALL '.join(queries)}", []):
-        found.setdefault(oid, []).append(value)
-    return {oid: values[:: max(1, len(values) // _SAMPLED_ROWS)] for oid, values in found.items()}
+    found: dict[int, dict[str, list[tuple[int, int]]]] = {}
+    for oid, value, writer, new in fetch(f"{_AS_TEXT}; {' UNION ALL '.join(queries)}", []):
+        rows = found.setdefault(oid, {"newest": [], "others": []})
+        rows["newest" if new else "others"].append((value, writer))
+    return found
 
 
-def _is_gone(fetch: Fetch, table: Table, part: Part, columns: Sequence[str], rows: Sequence[int]) -> bool:
-    if not set(columns) <= set(table.by_name) or not part.readable:
-        return False
-    values = ", ".join(map(str, rows))
-    there = f"SELECT EXISTS (SELECT FROM ONLY {part.name} WHERE {_hash(columns)} = ANY (ARRAY[{values}]::bigint[]))"
-    return not fetch(f"{_AS_TEXT}; {there}", [])[0][0]
+def _missing(fetch: Fetch, table: Table, part: Part, columns: Sequence[str], before: Mapping[str, Any]) -> str | None:
+    """Return how many rows of the witness a table lost that has another file; None if that is no evidence of a loss.
+
+    VACUUM FULL and CLUSTER copy each row with the transaction that wrote it; so if one row of the witness is found with
+    its own, the table was not filled anew, and what else is missing was deleted. Otherwise all rows of the witness have
+    to be there; but where the columns changed, and in a partition that took another's place, only the newest, for an
+    ALTER TABLE, or a copy, comes after old rows were deleted as well.
+
+    :param fetch: runs a query
+    :param table: the target
+    :param part: the table as it is now
+    :param columns: the columns that were hashed
+    :param before: the witness of the table
+    """
+    newest, others = ({(row[0], row[1]) for row in before.get(name, [])} for name in ("newest", "others"))
+    if not newest or not set(columns) <= set(table.by_name) or not part.readable:
+        return None
+    hashes = ", ".join(str(value) for value, _ in newest | others)
+    found = f"FROM ONLY {part.name} WHERE {_hash(columns)} = ANY (ARRAY[{hashes}]::bigint[])"
+    written = ", ".join(f"({value}, {writer})" for value, writer in newest | others)
+    unmoved = f"SELECT EXISTS (SELECT {found} AND ({_hash(columns)}, xmin::text::bigint) IN ({written}))"
+    if fetch(f"{_AS_TEXT}; {unmoved}", [])[0][0]:
+        return None
+    there = {value for (value,) in fetch(f"{_AS_TEXT}; SELECT DISTINCT {_hash(columns)} {found}", [])}
+    rewritten = part.oid != before["oid"] or part.columns != before["columns"]
+    wanted = {value for value, _ in (newest if rewritten else newest | others)}
+    if wanted <= there:
+        return None
+    kept = len(wanted & there)
+    return f"{f'only {kept}' if kept else 'none'} of {len(wanted)} rows"
 
 
 def _hash(columns: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -76,6 +77,67 @@ def test_a_target_that_others_filled_again_is_set_back(harness: TargetHarness) -
     execute(harness.dsn, "TRUNCATE target", "INSERT INTO target SELECT i FROM generate_series(500, 900) AS i")
 
     assert "none of 20 rows that were looked at then is there" in (seen(harness) or "")
+
+
+LARGE = 100_300
+
+
+@pytest.mark.parametrize("many", [300, LARGE])
+@pytest.mark.parametrize(
+    "kept", ["id <= {many} - 10", "id <= {many} / 2", "id < 300", "id = 1", "id = {many}", "id % 3 > 0"]
+)
+def test_a_truncated_target_into_which_an_older_copy_is_put_back_is_set_back(
+    harness: TargetHarness, many: int, kept: str
+) -> None:
+    filled(harness, many)
+    execute(
+        harness.dsn,
+        f"CREATE TABLE k AS SELECT * FROM target WHERE {kept.format(many=many)}",
+        "TRUNCATE target",
+        "INSERT INTO target TABLE k",
+    )
+
+    assert re.search(
+        r"(none|only \d+) of \d+ rows that were looked at then is there: it was truncated", seen(harness) or ""
+    )
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["DELETE FROM target WHERE id <= 290", "VACUUM FULL target"],
+        ["DELETE FROM target WHERE id >= 290", "VACUUM FULL target"],
+        ["DELETE FROM target WHERE id >= 290", "CREATE INDEX by_id ON target (id)", "CLUSTER target USING by_id"],
+        ["DELETE FROM target WHERE id <= 190", "ALTER TABLE target ALTER id TYPE numeric"],
+        ["DELETE FROM target WHERE id <= 190", "ALTER TABLE target ADD more float8 DEFAULT random()"],
+        ["ALTER TABLE target SET UNLOGGED", "ALTER TABLE target SET LOGGED"],
+        ["CREATE TABLE k AS TABLE target", "TRUNCATE target", "INSERT INTO target TABLE k ORDER BY id DESC"],
+        ["VACUUM (FREEZE) target", "DELETE FROM target WHERE id > 20", "VACUUM (FULL, FREEZE) target"],
+    ],
+    ids="; ".join,
+)
+def test_a_target_from_which_rows_were_deleted_before_it_was_rewritten_is_not(
+    harness: TargetHarness, statements: list[str]
+) -> None:
+    filled(harness, 300)
+    execute(harness.dsn, *statements)
+
+    assert seen(harness) is None
+
+
+def test_rows_that_were_deleted_before_a_rewrite_that_changes_no_column_may_be_lost(harness: TargetHarness) -> None:
+    filled(harness, 300)
+    execute(harness.dsn, "DELETE FROM target WHERE id <= 190", *REWRITES["another tablespace or log"])
+
+    assert re.search(r"only \d+ of \d+ rows", seen(harness) or "")
+
+
+def filled(harness: TargetHarness, many: int) -> None:
+    """A target with the rows from 0 to ``many``, which the last run looked at as it ended; the newest are the last."""
+    with Run(harness, 1) as run:
+        run.take_over().send(task(0), content(0))
+        execute(harness.dsn, f"INSERT INTO target SELECT i FROM generate_series(10, {many}) AS i")
+        look_again(run)
 
 
 def first_load(harness: TargetHarness, epoch: int = 1) -> None:

@@ -121,6 +121,21 @@ def test_a_partition_that_was_copied_and_swapped_is_no_loss(target: Made) -> Non
     assert seen(target) is None
 
 
+@pytest.mark.parametrize("left_out", ["id = 19", "id > 12"])
+def test_a_partition_that_was_swapped_for_an_older_copy_is_told(target: Made, left_out: str) -> None:
+    upper, where = parent(target), bounds(target, "high")
+    execute(
+        target.dsn,
+        "CREATE TABLE another (LIKE high INCLUDING ALL)",
+        f"INSERT INTO another SELECT * FROM high WHERE NOT {left_out}",
+        f"ALTER TABLE {upper} DETACH PARTITION high",
+        f"ALTER TABLE {upper} ATTACH PARTITION another {where}",
+        "DROP TABLE high",
+    )
+
+    assert "public.another of target public.target is another table" in (seen(target) or "")
+
+
 def test_a_partition_that_was_detached_emptied_and_attached_again_is_told(target: Made) -> None:
     upper, where = parent(target), bounds(target, "high")
     execute(
