@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_ckpt.connectors.postgres.common import quote
@@ -22,7 +22,10 @@ WITH RECURSIVE origin (oid) AS (
           AND d.refobjid <> origin.oid
     ) AS next
 )
-SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relfilenode::bigint
+SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relfilenode::bigint, ARRAY(
+    SELECT pg_catalog.format('%s/%s', i.inhparent::bigint, i.xmin) FROM pg_catalog.pg_inherits i
+    WHERE i.inhrelid = c.oid ORDER BY i.inhparent
+)
 FROM origin JOIN pg_catalog.pg_class c ON c.oid = origin.oid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind NOT IN ('i', 'I', 'S', 't', 'c')
@@ -57,6 +60,7 @@ class Origin:
 
     :param kind: pg_class.relkind
     :param file: where its rows are stored; another one once they were all written anew, or removed by TRUNCATE
+    :param attached: each relation that it is a partition or heir of, by oid, and the transaction that made it one
     """
 
     oid: int
@@ -64,6 +68,12 @@ class Origin:
     name: str
     kind: str
     file: int
+    attached: Sequence[str] = ()
+
+    @property
+    def parents(self) -> frozenset[int]:
+        """Relations that it is a partition or heir of."""
+        return frozenset(int(link.partition("/")[0]) for link in self.attached)
 
     @property
     def sql(self) -> str:
@@ -79,6 +89,18 @@ class Origin:
 def origins(fetch: Fetch, table: Table) -> Sequence[Origin]:
     """The relation itself, and all that its rows come from; what functions inside a view read cannot be known."""
     return [Origin(*row) for row in fetch(_ORIGINS, [table.oid])]
+
+
+def moved_in(known: Sequence[Origin], attached: Mapping[int, Sequence[str]]) -> frozenset[int]:
+    """Return the relations that were attached since, themselves or by one that they lie below.
+
+    :param known: the relations as they are now
+    :param attached: by oid, how each was attached before
+    """
+    moved = {item.oid for item in known if list(attached.get(item.oid, item.attached)) != list(item.attached)}
+    while below := {item.oid for item in known if item.parents & moved} - moved:
+        moved |= below
+    return frozenset(moved)
 
 
 @dataclass(frozen=True, slots=True)

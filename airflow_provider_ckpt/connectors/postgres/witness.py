@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, position_sql, value_sql
 from airflow_provider_ckpt.connectors.postgres.common import literal, quote
-from airflow_provider_ckpt.connectors.postgres.origins import Origin
+from airflow_provider_ckpt.connectors.postgres.origins import Origin, moved_in
 from airflow_provider_ckpt.connectors.postgres.sequences import SequenceState
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.timelines import reaches, server_state
@@ -52,6 +52,7 @@ class Witness:
     :param sequences: by oid: newest value, file, and whether the sequence was ever seen at or beyond the table's end
     :param files: by oid of a relation, the file that stores its rows
     :param branch: digest of the timeline's history, None if there is none or it may not be seen
+    :param attached: by oid of a relation, the relations that it is a partition or heir of, and since when
     """
 
     end: int
@@ -64,6 +65,7 @@ class Witness:
     sequences: Mapping[int, tuple[int | None, int, bool]] = field(default_factory=dict)
     files: Mapping[int, int] = field(default_factory=dict)
     branch: str | None = None
+    attached: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -78,6 +80,7 @@ class Witness:
             "sequences": {str(oid): list(seen) for oid, seen in self.sequences.items()},
             "files": {str(oid): file for oid, file in self.files.items()},
             "branch": self.branch,
+            "attached": {str(oid): list(links) for oid, links in self.attached.items()},
         }
 
     @classmethod
@@ -85,7 +88,8 @@ class Witness:
         """The witness that :meth:`to_json` wrote."""
         sequences = {int(oid): (seen[0], seen[1], seen[2]) for oid, seen in data["sequences"].items()}
         files = {int(oid): file for oid, file in data["files"].items()}
-        return cls(**{**data, "sequences": sequences, "files": files})
+        attached = {int(oid): links for oid, links in data.get("attached", {}).items()}
+        return cls(**{**data, "sequences": sequences, "files": files, "attached": attached})
 
     def same(self, other: Witness) -> bool:
         """Whether nothing has changed but transactions of other tables."""
@@ -164,6 +168,7 @@ class Watch:
             },
             files={item.oid: item.file for item in self._origins},
             branch=self._now.branch,
+            attached={item.oid: list(item.attached) for item in self._origins if item.attached},
         )
 
     def signs(self, before: Witness) -> Iterator[Sign]:
@@ -324,6 +329,7 @@ class Watch:
         positions.
         """
         replaced = bool(set(before.files) - {item.oid for item in self._origins})
+        again = moved_in(self._origins, before.attached)
         for item in self._origins:
             if item.kind in ("p", "v"):
                 continue
@@ -332,22 +338,32 @@ class Watch:
                 if where and self._count(where, origin):
                     seen = f"{item.label} was added to it, with rows below the checkpoint."
                     yield Sign(seen, where=where, origin=origin, moved=not replaced)
-            elif item.file != before.files[item.oid] and self._late_near(before, item):
+                continue
+            if item.oid in again:
+                where, origin = self._below(before, item, since=True)
+                if where and self._count(where, origin):
+                    seen = f"{item.label} was detached and attached again, with rows below the checkpoint."
+                    yield Sign(seen, where=where, origin=origin, moved=not replaced)
+            if item.file != before.files[item.oid] and self._late_near(before, item):
                 yield Sign(
                     f"all rows of {item.label} were removed or written anew since the last planning, as TRUNCATE and "
                     "some forms of ALTER TABLE do, and there are rows below the checkpoint."
                 )
 
-    def _below(self, before: Witness, item: Origin) -> tuple[str, Origin | None]:
+    def _below(self, before: Witness, item: Origin, *, since: bool = False) -> tuple[str, Origin | None]:
         """Return a condition for the rows of a relation below the end of the last plan, and where it is to be asked.
 
         A view may leave out some of them, so they are looked for in it. No condition where they cannot be known there.
+
+        :param since: only those that came since the last planning, as far as rows tell that
         """
         end = self._value(before.end)
+        came = f" AND {self._unseen(before)}" if since else ""
         if self._table.kind != "v":
-            return f"{self._cursor} < {end}", item
+            return f"{self._cursor} < {end}{came if self._dated else ''}", item
         column = self._column(item)
-        return (f"{self._cursor} IN (SELECT {column} FROM {item.sql} WHERE {column} < {end})" if column else ""), None
+        late = f"SELECT {column} FROM {item.sql} AS t WHERE {column} < {end}{came}"
+        return (f"{self._cursor} IN ({late})" if column else ""), None
 
     def _column(self, item: Origin) -> str | None:
         """Return the cursor's column in a relation below a view; None if there is none or the user may not read it."""

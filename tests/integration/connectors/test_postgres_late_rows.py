@@ -313,6 +313,106 @@ class TestPartitions:
         assert "public.heir was added to it" in others.told()
 
 
+class TestAPartitionThatIsAttachedAgain:
+    DETACH = "ALTER TABLE {parent} DETACH PARTITION {part}"
+    FILL = "INSERT INTO low SELECT generate_series(1, 50), 'b'"
+    LIST = ("source", "low", "ALTER TABLE source ATTACH PARTITION low FOR VALUES IN ('b')")
+    MIDDLE = ("source", "middle", "ALTER TABLE source ATTACH PARTITION middle FOR VALUES IN ('b')")
+
+    @pytest.fixture(autouse=True)
+    def table(self, plans: Plans, request: pytest.FixtureRequest) -> None:
+        deep = "middle" in str(request.node.callspec.params) if hasattr(request.node, "callspec") else False
+        below = [
+            "CREATE TABLE middle PARTITION OF source FOR VALUES IN ('b') PARTITION BY LIST (note)",
+            "CREATE TABLE low PARTITION OF middle FOR VALUES IN ('b')",
+        ]
+        execute(
+            plans.dsn,
+            "CREATE TABLE source (id int NOT NULL, note text) PARTITION BY LIST (note)",
+            "CREATE TABLE high PARTITION OF source FOR VALUES IN ('a')",
+            *(below if deep else ["CREATE TABLE low PARTITION OF source FOR VALUES IN ('b')"]),
+            "INSERT INTO source SELECT generate_series(100, 150), 'a'",
+        )
+
+    @pytest.mark.parametrize("where", [LIST, MIDDLE], ids=["itself", "middle"])
+    @pytest.mark.parametrize("rows", [[], ["INSERT INTO source SELECT generate_series(60, 70), 'b'"]], ids=["", "held"])
+    def test_with_lower_values_that_were_put_in_meanwhile_is_told(
+        self, plans: Plans, where: tuple[str, str, str], rows: list[str]
+    ) -> None:
+        execute(plans.dsn, *rows)
+        assert plans.next() == (62 if rows else 51)
+        parent, part, attach = where
+
+        execute(plans.dsn, self.DETACH.format(parent=parent, part=part), self.FILL, attach)
+
+        assert "public.low was detached and attached again, with rows below the checkpoint" in plans.told()
+        assert "public.low was detached and attached again" in plans.told(), (
+            "until a person has done something about it"
+        )
+
+    def test_below_a_view_is_told(self, plans: Plans) -> None:
+        execute(plans.dsn, "CREATE VIEW seen AS SELECT * FROM source")
+        view = Plans(plans.dsn, {"table": "public.seen"})
+        assert view.next() == 51
+
+        execute(plans.dsn, self.DETACH.format(parent="source", part="low"), self.FILL, self.LIST[2])
+
+        assert "public.low was detached and attached again" in view.told()
+
+    def test_as_an_heir_is_told(self, plans: Plans) -> None:
+        execute(
+            plans.dsn,
+            "CREATE TABLE parent (id int, note text)",
+            "CREATE TABLE heir () INHERITS (parent)",
+            "INSERT INTO parent SELECT generate_series(100, 149)",
+        )
+        others = Plans(plans.dsn, {"table": "public.parent"})
+        assert others.next() == 50
+
+        execute(
+            plans.dsn,
+            "ALTER TABLE heir NO INHERIT parent",
+            self.FILL.replace("low", "heir"),
+            "ALTER TABLE heir INHERIT parent",
+        )
+
+        assert "public.heir was detached and attached again" in others.told()
+
+    @pytest.mark.parametrize(
+        "meanwhile",
+        [
+            [],
+            ["INSERT INTO low VALUES (200, 'b')"],
+            ["DELETE FROM low"],
+            ["ALTER TABLE low ADD CHECK (note = 'b')", "CREATE INDEX ON low (id)", "ANALYZE low"],
+        ],
+        ids=lambda statements: "; ".join(statements),
+    )
+    def test_without_new_rows_below_the_checkpoint_is_no_matter(self, plans: Plans, meanwhile: list[str]) -> None:
+        execute(plans.dsn, "INSERT INTO source SELECT generate_series(1, 50), 'b'")
+        assert plans.next() == 101
+
+        execute(plans.dsn, self.DETACH.format(parent="source", part="low"), *meanwhile, self.LIST[2])
+        execute(plans.dsn, "INSERT INTO source VALUES (300, 'a')")
+
+        assert plans.next() == (2 if "200" in str(meanwhile) else 1)
+        execute(plans.dsn, "INSERT INTO source VALUES (301, 'b')")
+        assert plans.next() == 1
+
+    @pytest.mark.parametrize(
+        "happens",
+        ["VACUUM FULL pg_inherits", "VACUUM (FREEZE) pg_inherits", "ANALYZE source", "ALTER TABLE source ADD more int"],
+    )
+    def test_upkeep_is_no_matter(self, plans: Plans, happens: str) -> None:
+        assert plans.next() == 51
+        with closing(psycopg2.connect(plans.dsn)) as opened:
+            opened.autocommit = True
+            opened.cursor().execute(happens)
+        execute(plans.dsn, "INSERT INTO source VALUES (300, 'a')")
+
+        assert plans.next() == 1
+
+
 class TestWhatIsNoSign:
     """What tables go through without a position being given out below the checkpoint."""
 
