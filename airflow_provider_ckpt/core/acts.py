@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.machine import PipelineMachine, Side
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.reconciling import rewind
-from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, PlannedTicket
+from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
 
 
 class ActKind(StrEnum):
@@ -80,6 +80,8 @@ class Act:
     :param with_replayed: for replay: read dead letters again that a replay of their own has delivered
     :param resend: for accept: the sink's receipts told what to send again; they are asked once more behind the lease
     :param states: for recover: by source partition, what the next planning is to compare the source with
+    :param taken_back: for rewind and accept: side partitions of dead letters whose records are read again, and which
+        give up what they have not delivered
     """
 
     kind: ActKind
@@ -92,6 +94,7 @@ class Act:
     with_replayed: bool = False
     resend: bool = False
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    taken_back: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
@@ -106,6 +109,7 @@ class Act:
             "with_replayed": self.with_replayed,
             **({"resend": True} if self.resend else {}),
             **({"states": {name: dict(state) for name, state in self.states.items()}} if self.states else {}),
+            **({"taken_back": list(self.taken_back)} if self.taken_back else {}),
         }
 
     @classmethod
@@ -122,6 +126,7 @@ class Act:
             data.get("with_replayed", False),
             data.get("resend", False),
             data.get("states", {}),
+            tuple(data.get("taken_back", ())),
         )
 
 
@@ -142,7 +147,8 @@ def apply(machine: PipelineMachine, act: Act, *, reason: str) -> list[Event]:
     if act.kind in phases:
         return phases[act.kind](reason=reason)
     if act.kind is ActKind.REWIND:
-        return _rewind(machine, act, reason)
+        _check_taken_back(machine, act)
+        return _rewind(machine, act, reason) + _take_back(machine, act, reason)
     if act.kind in _SIDES:
         return _re_read(machine, act, _SIDES[act.kind])
     if act.kind in OF_LETTERS:
@@ -169,10 +175,32 @@ def _accept(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
     steps = [_step(machine, ActKind.HOLD, key, reason) for key in act.batches]
     for name, span in act.spans:
         machine.check_lost(name, span)
+    _check_taken_back(machine, act)
     events = _rewind(machine, act, reason) if act.positions else []
     for name, span in act.spans:
         events += machine.re_read_lost(name, span)[1]
-    return events + [event for step in steps for event in step()]
+    return events + [event for step in steps for event in step()] + _take_back(machine, act, reason)
+
+
+def _check_taken_back(machine: PipelineMachine, act: Act) -> None:
+    for name in act.taken_back:
+        if machine.partition(name).unplanned() and machine.phase is not Phase.RUNNING:
+            raise LedgerStateError(
+                f"{name} replays dead letters that are to be read again, and cannot be taken back while the pipeline "
+                f"is {machine.phase.value}.",
+                hint="Resume the pipeline first.",
+            )
+
+
+def _take_back(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
+    """Give up what replays have not delivered of dead letters whose records are read again."""
+    events: list[Event] = []
+    for partition in map(machine.partition, act.taken_back):
+        for span in partition.unplanned():
+            events += partition.plan(span)
+        for batch in list(partition.blocking.values()):
+            events += _step(machine, ActKind.SKIP, batch.key, reason)()
+    return events
 
 
 def _rewind(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:

@@ -6,6 +6,7 @@ and the index grows with batches and decisions, not with records.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -162,14 +163,40 @@ def replayed_within(
 ) -> list[Entry]:
     """Letters of which a replay has delivered records, or is about to, that these stretches would read once more.
 
+    A replay that has parked as many letters again as it sent has delivered none. Of one that has parked some, the index
+    does not say which, so all count.
+
+    :param entries: the whole index
+    :param spans: source partitions, each with a stretch
+    """
+    entries = list(entries)
+    delivered: Counter[str] = Counter()
+    for entry in entries:
+        if entry.state is LetterState.REPLAYED and entry.replay is not None:
+            delivered[entry.replay] += entry.letters.records
+        delivered[entry.letters.key.partition] -= entry.letters.records
+    return [
+        entry
+        for entry in entries
+        if (
+            entry.state is LetterState.REPLAYING
+            or (entry.state is LetterState.REPLAYED and (entry.replay is None or delivered[entry.replay] > 0))
+        )
+        and any(entry.letters.key.source == name and entry.range.overlaps(span) for name, span in spans)
+        and read_again(entry, rereads) is None
+    ]
+
+
+def replaying_within(entries: Iterable[Entry], spans: Collection[tuple[str, Range]]) -> list[Entry]:
+    """Letters whose replay is not done, and whose records these stretches have read once more.
+
     :param spans: source partitions, each with a stretch
     """
     return [
         entry
         for entry in entries
-        if entry.state in (LetterState.REPLAYING, LetterState.REPLAYED)
+        if entry.state is LetterState.REPLAYING
         and any(entry.letters.key.source == name and entry.range.overlaps(span) for name, span in spans)
-        and read_again(entry, rereads) is None
     ]
 
 

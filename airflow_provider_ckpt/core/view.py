@@ -101,6 +101,11 @@ class PartitionView:
         live = [b.range for b in self.batches.values() if b.state is not BatchState.SUPERSEDED]
         return subtract(Range(self.committed, self.planned_end), live)
 
+    def unplanned(self) -> list[Range]:
+        """What a side partition is still to plan: gaps, and what lies from ``planned_end`` to its end."""
+        rest = [Range(self.planned_end, self.limit)] if self.limit is not None and self.planned_end < self.limit else []
+        return [*self.gaps(), *rest]
+
     def planned(self, seq: int) -> PlannedTicket:
         """The ticket of a planned batch.
 

@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core import acts
 from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import CkptError, LedgerStateError
-from airflow_provider_ckpt.core.letters import Entry, LetterState, Replay, replayed_within
+from airflow_provider_ckpt.core.letters import Entry, LetterState, Replay, replayed_within, replaying_within
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.recovery import WITNESS
 from airflow_provider_ckpt.core.tickets import Event
@@ -25,6 +25,9 @@ from airflow_provider_ckpt.ledger.records import ActResult, Intent
 from airflow_provider_ckpt.ledger.work import Work
 
 _I = tables.intent.c
+
+_READ_ON = frozenset({ActKind.REWIND, ActKind.ACCEPT_SINK})
+"""Acts after which positions are read again together with what follows them."""
 
 
 def keep(connection: Connection, pipeline: str, act: Act, who: str, why: str | None, now: Any) -> int:
@@ -60,6 +63,8 @@ def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
     if act.kind in acts.OF_LETTERS:
         act = replace(act, letters=tuple(letters.still_open(work.connection, pipeline, act.letters)))
     _refuse_doubles(work, act)
+    if act.kind in _READ_ON:
+        act = replace(act, taken_back=_replays_read_again(work, act))
     before = _state(work, act)
     try:
         events = acts.apply(work.machine, act, reason=why or "")
@@ -126,13 +131,24 @@ def _refuse_doubles(work: Work, act: Act) -> None:
     batches = ", ".join(dict.fromkeys(str(entry.letters.key) for entry in found[:5])) + (" …" if len(found) > 5 else "")
     stretch = Range(min(entry.range.start for entry in found), max(entry.range.end for entry in found))
     raise LedgerStateError(
-        f"{records} dead letters of {batches}, within {stretch}, were delivered by a replay of their own, or are about "
-        "to be; reading the range again would deliver them twice.",
+        f"{records} dead letters of {batches}, within {stretch}, were delivered by a replay of their own, some of them "
+        "at least, or are about to be; reading the range again would deliver them twice.",
         pipeline=pipeline,
         position=stretch.start,
         hint="Read what lies before and behind. If their rows were deleted from the target, or may be there twice, add "
         "--with-replayed.",
     )
+
+
+def _replays_read_again(work: Work, act: Act) -> tuple[str, ...]:
+    """The replays that are not done with dead letters whose records an act has read again: both would deliver them."""
+    partitions = work.machine.partitions
+    spans = [*act.spans]
+    for name, start in act.positions.items():
+        end = partitions[name].planned_end if name in partitions else start
+        spans += [(name, Range(start, end))] if start < end else []
+    waiting = letters.load(work.connection, work.lease.pipeline) if spans else ()
+    return tuple(sorted({entry.replay for entry in replaying_within(waiting, spans) if entry.replay in partitions}))
 
 
 def _state(work: Work, act: Act) -> dict[str, Any]:
@@ -185,7 +201,7 @@ def _keep_letters(work: Work, act: Act, events: Sequence[Event]) -> None:
             replay = Replay.from_json(event.detail["state"])
             letters.become(connection, pipeline, replay.letters, LetterState.REPLAYING, event.partition)
         elif event.kind == "skipped" and event.seq is not None and event.partition in work.replays:
-            span = work.stored[event.partition].before[event.seq].range
+            span = Range(*event.detail["range"])
             replay = work.replays[event.partition]
             letters.put_back(connection, pipeline, [placed.letters for placed in replay.within(span)])
 

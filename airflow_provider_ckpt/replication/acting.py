@@ -248,8 +248,16 @@ def report(errand: Errand, result: ActResult) -> dict[str, Any]:
         "after": dict(result.after),
         "who": errand.who,
         "reason": errand.why,
-        "next": _unchanged(result),
+        "next": _taken_back(result) or _unchanged(result),
     }
+
+
+def _taken_back(result: ActResult) -> str | None:
+    """A word for replays that the records' being read again makes superfluous."""
+    if not result.act.taken_back:
+        return None
+    names = ", ".join(result.act.taken_back)
+    return f"{names}: taken back, since the records of these dead letters are read again; what is not, is parked again"
 
 
 def _unchanged(result: ActResult) -> str | None:

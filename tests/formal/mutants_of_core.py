@@ -278,6 +278,23 @@ OF_CORE: Sequence[Mutant] = (
         "RefusalChangesNothing",
     ),
     Mutant(
+        "a rewind leaves a replay of letters whose records it reads again",
+        "core/acts.py",
+        "_take_back",
+        "list(partition.blocking.values())",
+        "[]",
+        test=f"{_UNIT}/test_acts.py::TestTakenBack::test_what_a_replay_has_not_delivered_is_given_up_with_the_act"
+        "[10-ActKind.REWIND]",
+    ),
+    Mutant(
+        "a replay that waits is not told from one that is done when its records are read again",
+        "core/letters.py",
+        "replaying_within",
+        "entry.state is LetterState.REPLAYING",
+        "entry.state is LetterState.REPLAYED",
+        test=f"{_UNIT}/test_letters.py::test_only_letters_whose_replay_is_not_done_are_taken_back",
+    ),
+    Mutant(
         "what is still to be delivered may be replayed",
         "core/machine.py",
         "PipelineMachine.check_re_read",

@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.acts import ActKind
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.letters import AttemptKey, Forgotten, Letters, LetterState, Replay, Selection, choose
 from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger import migrate, tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from tests.integration.ledger.acts import NOW, Acts, delivered, receipt_of
@@ -240,6 +241,61 @@ def test_an_index_that_was_wholly_decided_goes_down_and_up_again(empty_url: str)
             assert connection.execute(sa.select(sa.func.count()).select_from(tables.dead_letter)).scalar_one() == 4
 
 
+@pytest.mark.parametrize("far", ["asked for", "planned", "planned in part", "held"])
+def test_a_replay_that_waits_is_taken_back_by_a_rewind_that_reads_its_records_again(acts: Acts, far: str) -> None:
+    side = replay(acts)
+    if far != "asked for":
+        batches = acts.plan(*((4,) if far == "planned in part" else (4, 10)), name=side)
+        if far == "held":
+            acts.act(ActKind.HOLD, batches[0])
+
+    result = acts.act(ActKind.REWIND, positions={"t": 0})
+
+    assert result.act.taken_back == (side,)
+    assert (acts.partition(side).committed, acts.partition(side).blocking) == (10, {})
+    assert states(acts.ledger) == {"parked": 10}
+    assert chosen(acts) == ()
+    assert acts.ledger.audit("orders")["violations"] == []
+
+
+def test_an_attempt_of_a_replay_that_a_rewind_takes_back_is_ended_by_a_receipt(acts: Acts) -> None:
+    side = replay(acts)
+    batch = send(acts, side)
+    acts.again().reconcile()
+    acts.act(ActKind.REWIND, positions={"t": 10})
+    (planned,) = acts.partition(side).blocking.values()
+    assert (planned.instruction, states(acts.ledger)) == (Instruction.VOID, {"replaying": 10})
+
+    (void,) = acts.begin([planned])
+    receipt = receipt_of(void, Verdict.VOID, epoch=acts.lease.epoch)
+    acts.settle(Outcome(void.key, void.attempts, AttemptOutcome.VOID, receipt))
+
+    assert batch.key == void.key
+    assert states(acts.ledger) == {"parked": 10}
+    assert {letters.key.seq for letters in chosen(acts)} == {0}
+
+
+def test_a_replay_of_records_before_a_rewind_goes_on(acts: Acts) -> None:
+    side = replay(acts, Selection(batches=frozenset({BatchKey(1, "t", 0)})))
+
+    assert acts.act(ActKind.REWIND, positions={"t": 10}).act.taken_back == ()
+
+    acts.settle(delivered(send(acts, side)))
+    assert states(acts.ledger) == {"replayed": 5, "parked": 5}
+
+
+def test_a_rewind_that_cannot_take_a_replay_back_changes_nothing(acts: Acts) -> None:
+    side = replay(acts)
+    acts.act(ActKind.DRAIN)
+
+    result = acts.act(ActKind.REWIND, positions={"t": 0})
+
+    assert f"{side} replays dead letters that are to be read again" in str(result.refusal)
+    assert (acts.partition().generation, states(acts.ledger)) == (1, {"replaying": 10})
+    acts.act(ActKind.RESUME)
+    assert acts.act(ActKind.REWIND, positions={"t": 0}).applied
+
+
 @pytest.mark.parametrize("span", [Range(0, 10), Range(5, 6), Range(9, 20), Range(0, 20)])
 @pytest.mark.parametrize("sent", [False, True])
 def test_a_range_whose_dead_letters_a_replay_delivers_is_not_read_again(acts: Acts, span: Range, sent: bool) -> None:
@@ -253,6 +309,40 @@ def test_a_range_whose_dead_letters_a_replay_delivers_is_not_read_again(acts: Ac
     assert "5 dead letters of t#0, within [0, 10)" in str(result.refusal)
     assert "--with-replayed" in str(result.refusal)
     assert acts.act(ActKind.REPLAY, spans=(("t", Range(10, 20)),)).applied
+
+
+def test_a_range_whose_dead_letters_were_all_parked_again_is_read_again_and_one_of_which_some_were_is_not(
+    acts: Acts,
+) -> None:
+    first = replay(acts, Selection(batches=frozenset({BatchKey(1, "t", 0)})))
+    acts.settle(delivered(send(acts, first), dead=5))
+    second = replay(acts, Selection(batches=frozenset({BatchKey(1, "t", 1)})))
+    acts.settle(delivered(send(acts, second), dead=4))
+
+    refused = acts.act(ActKind.REPLAY, spans=(("t", Range(10, 20)),))
+    assert "5 dead letters of t#1, within [10, 20), were delivered by a replay of their own, some" in str(
+        refused.refusal
+    )
+    assert acts.act(ActKind.REPLAY, spans=(("t", Range(0, 10)),)).applied
+    assert {letters.key for letters in chosen(acts)} == {BatchKey(3, second, 0)}
+
+
+def test_letters_that_were_parked_again_and_then_delivered_are_not_read_again(acts: Acts) -> None:
+    acts.settle(delivered(send(acts, replay(acts)), dead=10))
+    acts.settle(delivered(send(acts, replay(acts))))
+
+    assert "10 dead letters of" in str(acts.act(ActKind.REPLAY, spans=(("t", Range(0, 10)),)).refusal)
+
+
+def test_an_acceptance_that_sends_records_again_takes_back_the_replay_of_their_letters(acts: Acts) -> None:
+    side = replay(acts)
+    act = Act(ActKind.ACCEPT_SINK, positions={"t": 10}, resend=True)
+
+    result = acts.ledger.act_under(acts.lease, act, who="ann", why="restored")
+
+    assert result.act.taken_back == (side,)
+    assert states(acts.ledger) == {"parked": 10}
+    assert {letters.key.seq for letters in chosen(acts)} == {0}
 
 
 def test_a_range_whose_dead_letters_were_replayed_is_read_again_if_a_person_says_so(acts: Acts) -> None:

@@ -179,6 +179,22 @@ def test_letters_of_records_that_a_rewind_reads_again_are_not_replayed(stock: Re
     assert clean(stock)
 
 
+def test_a_replay_that_waits_and_a_rewind_do_not_both_deliver_its_letters(stock: Replication) -> None:
+    stock.run()
+    mend(stock)
+    assert replay(stock).applied
+    execute(stock.dsn, "DELETE FROM stock")
+
+    taken = carry_out(stock.setup(), Act(ActKind.REWIND, positions={"public.items": 1}), who="ann", why="mended")
+    stock.run()
+    stock.run()
+
+    assert scalar(stock.dsn, "SELECT count(*) FROM stock") == ROWS
+    assert scalar(stock.dsn, "SELECT count(DISTINCT id) FROM stock") == ROWS
+    assert len(taken.act.taken_back) == 1
+    assert clean(stock)
+
+
 def test_letters_are_discarded_by_name_and_stay_in_the_sink(stock: Replication) -> None:
     stock.run()
     mend(stock)

@@ -295,6 +295,23 @@ class TestRewind:
             apply(machine, Act(ActKind.REWIND, positions={made.id: 0}), reason="bad transform")
 
 
+class TestTakenBack:
+    @pytest.mark.parametrize("kind", [ActKind.REWIND, ActKind.ACCEPT_SINK])
+    @pytest.mark.parametrize("planned_to", [0, 4, 10])
+    def test_what_a_replay_has_not_delivered_is_given_up_with_the_act(self, kind: ActKind, planned_to: int) -> None:
+        machine = machine_with(delivered)
+        side = Partition("dlq:2:p", generation=2, base=0, limit=10)
+        machine.partitions[side.id] = side
+        if planned_to:
+            side.plan(Range(0, planned_to))
+
+        act = Act(kind, positions={"p": 0}, taken_back=(side.id,))
+        assert Act.from_json(json.loads(json.dumps(act.to_json()))) == act
+        assert "skipped" in kinds(machine, act)
+
+        assert (side.committed, side.unplanned(), side.blocking) == (10, [], {})
+
+
 class TestReplayAndRecover:
     @pytest.mark.parametrize(("kind", "side"), [(ActKind.REPLAY, "replay"), (ActKind.RECOVER, "recovery")])
     def test_each_stretch_gets_a_side_partition_of_its_own(self, kind: ActKind, side: str) -> None:

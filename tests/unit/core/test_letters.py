@@ -25,6 +25,8 @@ from airflow_provider_ckpt.core.letters import (
     first_of,
     move,
     read_again,
+    replayed_within,
+    replaying_within,
     runs_of,
 )
 from airflow_provider_ckpt.core.machine import PipelineMachine
@@ -224,3 +226,31 @@ def test_what_a_lost_replay_left_is_at_rest_where_it_was() -> None:
 
     assert entry(letters()).at_rest is LetterState.PARKED
     assert again.at_rest is LetterState.PARKED_AGAIN
+
+
+def entry_of(state: LetterState, *, replay: str | None = None, own: Letters | None = None) -> Entry:
+    """Ten letters of positions ``[0, 20)``."""
+    return Entry(own or letters(), Range(0, 20), state, NOW, 0, replay)
+
+
+@pytest.mark.parametrize("state", list(LetterState))
+def test_only_letters_whose_replay_is_not_done_are_taken_back(state: LetterState) -> None:
+    entry = entry_of(state, replay="dlq:2:p")
+    expected = [entry] if state is LetterState.REPLAYING else []
+
+    assert replaying_within([entry], [("p", Range(19, 30))]) == expected
+    assert replaying_within([entry], [("p", Range(20, 30))]) == []
+    assert replaying_within([entry], [("q", Range(0, 30))]) == []
+
+
+@pytest.mark.parametrize(("again", "delivered"), [(0, 10), (4, 10), (10, 0)])
+@pytest.mark.parametrize("state", [LetterState.PARKED_AGAIN, LetterState.DISCARDED])
+def test_letters_that_a_replay_parked_again_were_not_delivered(again: int, delivered: int, state: LetterState) -> None:
+    failed = Letters(BatchKey(2, "dlq:2:p", 0), "Sink", 0, again, 1, 1)
+    entries = [entry_of(LetterState.REPLAYED, replay="dlq:2:p"), *([entry_of(state, own=failed)] if again else [])]
+
+    found = replayed_within(entries, [("p", Range(0, 5))], [])
+
+    assert sum(entry.letters.records for entry in found) == delivered
+    later = [*entries, entry_of(LetterState.REPLAYED, replay="dlq:3:p", own=letters(1))]
+    assert len(replayed_within(later, [("p", Range(0, 5))], [])) == len(found) + 1
