@@ -31,6 +31,8 @@ _DECEPTIVE = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-9_.]++)++|[-+]?0[0-7_]*[0-7][
 _DELIMITER = ("transform", "delimiter")
 """Which may be a control character."""
 
+_UNSEEN = "holds {}, which cannot be seen; leave it out"
+
 _NULL_IS_A_WORD = ("error_handling", "missing_field_behavior")
 
 
@@ -73,6 +75,29 @@ class Document:
                 return line
             line, node = self._children[id(node)][part]
         return line
+
+
+def unseen_characters(data: object, path: Path = ()) -> Iterator[Problem]:
+    """Faults of plain data: texts in it with characters that no text of a document may have.
+
+    :param data: the declaration, or the part of it at ``path``
+    :param path: of the part; nothing that lies deeper than a document may go is looked at
+    """
+    if isinstance(data, str) and path != _DELIMITER:
+        found = forbidden(data)
+        if found:
+            yield Problem(path, _UNSEEN.format(found))
+    if len(path) > DEEPEST:
+        return
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            found = forbidden(key) if isinstance(key, str) else None
+            if found:
+                yield Problem((*path, key), f"the key {_UNSEEN.format(found)}")
+            yield from unseen_characters(value, (*path, str(key)))
+    elif isinstance(data, list | tuple):
+        for at, value in enumerate(data):
+            yield from unseen_characters(value, (*path, at))
 
 
 class _Loader(yaml.SafeLoader):
@@ -189,7 +214,7 @@ class _Reader:
             return written
         found = None if path == _DELIMITER else forbidden(value)
         if found:
-            self._fault(node, path, f"holds {found}, which cannot be seen; leave it out")
+            self._fault(node, path, _UNSEEN.format(found))
         return value
 
     def _deceptive(self, node: yaml.Node, path: Path) -> None:
@@ -214,7 +239,7 @@ class _Reader:
                 continue
             found = forbidden(name, key=True)
             if found:
-                self._fault(key, (*path, name), f"the key holds {found}, which cannot be seen; leave it out")
+                self._fault(key, (*path, name), f"the key {_UNSEEN.format(found)}")
                 continue
             if name in data:
                 self._fault(key, (*path, name), f"given twice, first in line {lines[name]}")

@@ -51,8 +51,8 @@ Names = Annotated[tuple[str, ...], AfterValidator(_distinct_names)]
 
 
 def _delimiter(text: str) -> str:
-    if len(text) != 1 or text in '"\r\n':
-        raise ValueError('must be one character, such as ";" or "\\t", and no quote or line break')
+    if len(text) != 1 or text in '"\r\n\0' or "\ud800" <= text <= "\udfff":
+        raise ValueError('must be one character, such as ";" or "\\t", and no quote, line break or NUL')
     return text
 
 

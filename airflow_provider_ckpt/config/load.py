@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from airflow_provider_ckpt.config.characters import shown
-from airflow_provider_ckpt.config.document import Document, NotReadableError
+from airflow_provider_ckpt.config.document import Document, NotReadableError, unseen_characters
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.config.problems import Path, Problem, problems
 from airflow_provider_ckpt.core.errors import ConfigError
@@ -84,6 +84,9 @@ def build(data: Mapping[str, Any], name: str = "pipeline") -> Pipeline:
     :param name: what errors call the data
     :raises ConfigError: as :func:`load`, without line numbers
     """
+    unseen = [(None, fault) for fault in unseen_characters(data)]
+    if unseen:
+        raise ConfigError(_lines(name, unseen, len(unseen)))
     return _validated(data, name)
 
 

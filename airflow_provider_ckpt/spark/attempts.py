@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.spark.projection import refusals
-from airflow_provider_ckpt.spark.sql import quote
+from airflow_provider_ckpt.spark.sql import enclosed, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -38,7 +38,7 @@ def attempts(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipel
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-    structs = {name: f"named_struct('{VALUE}', ({e}))" for name, (_, e) in expressions.items()}
+    structs = {name: f"named_struct('{VALUE}', {enclosed(e)})" for name, (_, e) in expressions.items()}
     if isinstance(frame, ClassicDataFrame):
         with refusals(pipeline):
             return _under_try(
@@ -69,4 +69,4 @@ def _raises(expression: str) -> str:
     A number added to a date is evaluated under try. It is the size of an array: Spark may leave out what it sees no use
     for, as it does with a test for null of what cannot be null, and an expression that is not evaluated does not raise.
     """
-    return f"try_add(DATE'1970-01-01', size(array(({expression})))) IS NULL"
+    return f"try_add(DATE'1970-01-01', size(array({enclosed(expression)}))) IS NULL"

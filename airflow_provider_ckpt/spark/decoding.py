@@ -133,7 +133,7 @@ def _parsed(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
     """
     transform = pipeline.transform
     assert transform.schema_ is not None
-    schema = literal(f"{transform.schema_}, {c.CORRUPT} string")
+    schema = literal(f"{transform.schema_}\n, {c.CORRUPT} string")  # it may end with a comment
     parsed = parser(pipeline, _TEXT, schema, f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{c.CORRUPT}'")
     bearable = [decimals.bearable(fields, _TEXT, delimiter=_delimiter(pipeline))]
     if transform.decode == "csv":

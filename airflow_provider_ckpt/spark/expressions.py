@@ -10,6 +10,9 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from airflow_provider_ckpt.spark.projection import analysis_errors
+from airflow_provider_ckpt.spark.sql import enclosed
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -74,16 +77,18 @@ def _emptied(found: re.Match[str]) -> str:
 def fit(frame: DataFrame, expressions: Iterable[str]) -> bool:
     """Whether all of some expressions can be used; if not, ask :func:`problem` about each.
 
+    Each has to be a whole expression by itself, since a text such as ``a) OR (b`` is one between parentheses.
+
     :param frame: what they are evaluated on
     """
-    from pyspark.errors import PySparkException
-
     expressions = list(expressions)
     if any(_of_time_window(expression) for expression in expressions):
         return False
     try:
+        alone = frame.selectExpr(*expressions)
+        alone.schema  # noqa: B018  # a Connect session analyses when it must
         _analyse(frame, expressions)
-    except PySparkException:
+    except analysis_errors():
         return False
     return True
 
@@ -102,7 +107,7 @@ def problem(frame: DataFrame, expression: str) -> tuple[str, str] | None:
 
 
 def _analyse(frame: DataFrame, expressions: list[str]) -> None:
-    values = ", ".join(f"isnull(({expression}))" for expression in expressions)
+    values = ", ".join(f"isnull({enclosed(expression)})" for expression in expressions)
     counted = frame.selectExpr(f"count(transform(array(0), __unused -> struct({values})))")
     counted.schema  # noqa: B018  # a Connect session analyses when it must
 

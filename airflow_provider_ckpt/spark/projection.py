@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 
+_OF_PROCESS = frozenset({"java.lang.IllegalStateException", "java.lang.OutOfMemoryError"})
+"""Exceptions of Spark's process, which has stopped, or has no memory left."""
+
+_INTERNAL = "INTERNAL_ERROR"
+"""How Spark names what its analyser did not foresee, such as a lambda that is no function's argument."""
+
+
 def project(
     frame: DataFrame,
     expressions: Sequence[str | Column],
@@ -51,21 +58,52 @@ def refusals(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
 
     :raises ConfigError: if Spark cannot use it
     """
-    from pyspark.errors import AnalysisException, ParseException, PySparkAssertionError, PySparkException
-    from pyspark.errors.exceptions.connect import SparkConnectException
+    from pyspark.errors import ParseException
 
     try:
         yield
-    except PySparkException as error:
-        of_server = isinstance(error, SparkConnectException | PySparkAssertionError)
-        if of_server and not isinstance(error, AnalysisException):
-            raise  # it says nothing of the expression
+    except analysis_errors() as error:
+        if not _of_expression(error):
+            raise
         kind = DslParseError if isinstance(error, ParseException) else unusable(key)
+        reason = "Spark's server gives no reason; is it nested deeply?" if _without_reason(error) else first_line(error)
         raise kind(
-            f"{key} cannot be used: {first_line(error)}",
+            f"{key} cannot be used: {reason}",
             pipeline=pipeline.name,
             hint="Correct the expression; the columns it may use are those of the source or of transform.schema.",
         ) from error
+
+
+def analysis_errors() -> tuple[type[Exception], ...]:
+    """Exceptions that Spark may raise for what it is to analyse."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    return PySparkException, Py4JJavaError  # the latter is what Spark does not translate
+
+
+def _of_expression(error: Exception) -> bool:
+    """Whether an exception tells of what was analysed, and not of a session or server that is lost."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import AnalysisException, PySparkAssertionError, PySparkException
+    from pyspark.errors.exceptions.connect import SparkConnectException
+
+    if isinstance(error, Py4JJavaError):
+        return error.java_exception.getClass().getName() not in _OF_PROCESS
+    assert isinstance(error, PySparkException)
+    if isinstance(error, AnalysisException) or not isinstance(error, SparkConnectException | PySparkAssertionError):
+        return True
+    return (error.getCondition() or "").startswith(_INTERNAL) or _without_reason(error)
+
+
+def _without_reason(error: Exception) -> bool:
+    """Whether a server failed at a request and does not say why, as where a stack of its own was too small."""
+    from grpc import StatusCode  # type: ignore[import-untyped]
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+    if not isinstance(error, SparkConnectGrpcException) or error.getCondition() is not None:
+        return False
+    return error.getGrpcStatusCode() is StatusCode.UNKNOWN and 'details = ""' in str(error)
 
 
 def unusable(key: str) -> type[ConfigError]:

@@ -31,6 +31,11 @@ def quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def enclosed(expression: str) -> str:
+    """A whole expression as a part of others, in parentheses; a comment at its end does not reach beyond them."""
+    return f"({expression}\n)"
+
+
 def literal(text: str) -> str:
     """A text as a SQL literal; Spark would replace ``${x}`` by a variable."""
     escaped = str(text).replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\{")

@@ -17,7 +17,7 @@ from airflow_provider_ckpt.spark.attempts import VALUE, attempts
 from airflow_provider_ckpt.spark.declared import check_outputs, check_where
 from airflow_provider_ckpt.spark.decoding import Check, bearable_decimals, decode, parser, raw
 from airflow_provider_ckpt.spark.projection import project, quoted, unusable
-from airflow_provider_ckpt.spark.sql import cannot_raise, literal, quote
+from airflow_provider_ckpt.spark.sql import cannot_raise, enclosed, literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,7 +49,7 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
     rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
     kept = f"{c.MARK} IS NULL" if carried else rejected
     values = {
-        name: f"{tried[name]}.{VALUE}" if name in tried else f"CASE WHEN {deliver} THEN ({e}) END"
+        name: f"{tried[name]}.{VALUE}" if name in tried else f"CASE WHEN {deliver} THEN {enclosed(e)} END"
         for name, e in outputs.items()
     }
     return project(
@@ -81,8 +81,7 @@ def _judged(
     :param select: by the name of its column, an output's name and the expression, which may raise
     """
     where = pipeline.transform.where
-    wanted = f"CAST(({where}) AS BOOLEAN)"
-    trials = {_WANTED: (f"{c.MARK} IS NULL", wanted)} if where else {}
+    trials = {_WANTED: (f"{c.MARK} IS NULL", _as_boolean(where))} if where else {}
     trials |= {at: (f"{c.MARK} IS NULL AND {_JUDGED} IS NULL", e) for at, (_, e) in select.items()}
     columns = dict(zip(trials, attempts(frame, trials, pipeline), strict=True))
 
@@ -97,6 +96,10 @@ def _judged(
     first = [columns.pop(_WANTED)] if where else []
     judged, verdict = f"{_judge(before)} AS {_JUDGED}", f"{_judge(after)} AS {c.VERDICT}"
     return project(frame, ["*", *first, judged, *columns.values(), verdict], pipeline)
+
+
+def _as_boolean(where: str) -> str:
+    return f"CAST({enclosed(where)} AS BOOLEAN)"
 
 
 def _judge(branches: list[str]) -> str:
@@ -121,7 +124,7 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> StructType:
         records than its own
     """
     frame, names, _ = _columns(frame, pipeline, shape)
-    where = {"where": f"CAST(({pipeline.transform.where}) AS BOOLEAN)"} if pipeline.transform.where else {}
+    where = {"where": pipeline.transform.where} if pipeline.transform.where else {}
     select = {f"select.{name}": expression for name, expression in (pipeline.transform.select or {}).items()}
     wanted = where | select
     for name, expression in wanted.items():
@@ -135,17 +138,18 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> StructType:
     if wanted and not expressions.fit(frame, wanted.values()):
         for name, expression in wanted.items():
             key = f"transform.{name}"
-            project(frame, [f"({expression}) AS checked"], pipeline, key, analyse=True)
+            for form in (expression, f"{enclosed(expression)} AS checked"):
+                project(frame, [form], pipeline, key, analyse=True)
             problem = expressions.problem(frame, expression)
             if problem:
                 what, hint = problem
                 raise unusable(key)(f"{key} {what}: {expression}", pipeline=pipeline.name, hint=hint)
     if pipeline.transform.where:
         checked = project(
-            frame, [f"({pipeline.transform.where}) AS checked"], pipeline, "transform.where", analyse=True
+            frame, [f"{enclosed(pipeline.transform.where)} AS checked"], pipeline, "transform.where", analyse=True
         )
         check_where(checked.schema.fields[0].dataType, pipeline.name, pipeline.transform.where)
-    outputs = [f"({e}) AS {quote(name)}" for name, e in _outputs(pipeline, names).items()]
+    outputs = [f"{enclosed(e)} AS {quote(name)}" for name, e in _outputs(pipeline, names).items()]
     given = project(frame, outputs, pipeline, analyse=True).schema
     if select:
         check_outputs(given, pipeline.name, "transform.select")
@@ -167,10 +171,10 @@ def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorTyp
         yield project(frame, [f"{parsed} AS checked"], pipeline)
     frame, _, _ = _columns(frame, pipeline, shape)
     if kind is ErrorType.FILTER_EVALUATION and transform.where:
-        yield project(frame, [f"CAST(({transform.where}) AS BOOLEAN) AS checked"], pipeline)
+        yield project(frame, [f"{_as_boolean(transform.where)} AS checked"], pipeline)
     if kind is ErrorType.TRANSFORM_EVALUATION:
         for expression in (transform.select or {}).values():
-            yield project(frame, [f"({expression}) AS checked"], pipeline)
+            yield project(frame, [f"{enclosed(expression)} AS checked"], pipeline)
 
 
 def _columns(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFrame, list[str], list[Check]]:

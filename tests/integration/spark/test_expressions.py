@@ -212,7 +212,7 @@ def test_a_value_that_is_null_is_delivered(each_way: SparkSession) -> None:
 
 
 def test_several_values_are_one_struct(either: SparkSession) -> None:
-    select = {"pair": "a, a / b", "named": "a, 'value', a / b"}
+    select = {"pair": "(a, a / b)", "named": "(a, 'value', a / b)"}
     judged = Transform(either, {"select": select}, table=AB).rows((6, 3), (6, 0))
     assert [item.verdict for item in judged] == [DELIVERED, FAILED_SELECT]
     assert [list(judged[0].row[name].values()) for name in select] == [[6, 2.0], [6, "value", 2.0]]
@@ -289,7 +289,21 @@ def test_an_expression_over_other_records_is_refused(either: SparkSession, expre
         ({"where": "a +"}, r"transform\.where cannot be used: .*[Ss]yntax error"),
         ({"select": {"z": "nosuch_function(a)"}}, r"transform\.select\.z cannot be used: .*nosuch_function"),
         ({"select": {"z": "a), (b"}}, r"transform\.select\.z cannot be used"),
-        ({"where": "array(a)"}, r"transform.* cannot be used: .*DATATYPE_MISMATCH"),
+        ({"where": "array(a)"}, r"transform\.where gives array<int>, neither true nor false"),
+        ({"where": "a = 1) or (1 = 1"}, r"transform\.where cannot be used: .*[Ss]yntax error"),
+        ({"where": "a = 1) /* "}, r"transform\.where cannot be used"),
+        ({"where": "a = 1) -- "}, r"transform\.where cannot be used: .*[Ss]yntax error"),
+        ({"select": {"z": "a, b"}}, r"transform\.select\.z cannot be used: .*[Ss]yntax error"),
+        ({"where": "a = 1; select 2"}, r"transform\.where cannot be used: .*[Ss]yntax error"),
+        ({"where": "true AS BOOLEAN) OR CAST((false"}, r"transform\.where cannot be used: .*[Ss]yntax error"),
+        ({"select": {"z": "a) + (b"}}, r"transform\.select\.z cannot be used: .*[Ss]yntax error"),
+        ({"select": {"y": "a /* ", "z": "*/ + b"}}, r"transform\.select\.y cannot be used"),
+        ({"select": {"z": "a as b"}}, r"transform\.select\.z cannot be used: .*[Ss]yntax error"),
+        ({"select": {"y": "a", "z": "x -> x"}}, r"transform\.select\.z cannot be used: .*lambda"),
+        ({"where": "x -> x"}, r"transform\.where cannot be used: .*lambda"),
+        ({"where": "(x, y) -> x > y"}, r"transform\.where cannot be used: .*INTERNAL_ERROR"),
+        ({"where": "a > " + "(" * 5000 + "1" + ")" * 5000}, r"transform\.where cannot be used: "),
+        ({"select": {"z": "abs(" * 5000 + "a" + ")" * 5000}}, r"transform\.select\.z cannot be used: "),
     ],
 )
 def test_an_expression_that_cannot_work_is_a_clear_error(either: SparkSession, keys: dict[str, str], said: str) -> None:
@@ -309,6 +323,8 @@ FIT = {
     "a call with a time": "unix_timestamp('2024-01-01', 'yyyy-MM-dd')",
     "a word in a text": "'window (shut), sum(a), rand()'",
     "a name in quotes": "`window (shut)`",
+    "a comment at the end": "a + b -- the sum, (now",
+    "a comment before it": "/* of (both */ a + b",
     "a line break in a text": "'one\ntwo'",
     "a column named like our own variable": "unused + 1",
     "a map": "map(a, b)",
@@ -484,3 +500,20 @@ def taken(frame: DataFrame, expression: str) -> bool:
 def test_a_literal_is_the_text_it_was_made_from(spark: SparkSession) -> None:
     text = "a'b\"c\\d\ne\rf\tg`h${x}"
     assert spark.sql(f"select {literal(text)}").collect()[0][0] == text
+
+
+def test_a_comment_at_the_end_of_a_where_ends_with_it(either: SparkSession) -> None:
+    own = Transform(either, {"where": "a > 1 -- not 1", "select": {"z": "a -- as it is"}}, table=AB)
+
+    judged = own.rows((1, 0), (2, 0))
+
+    assert [item.verdict for item in judged] == ["filtered", DELIVERED]
+    assert judged[1].row == {"z": 2}
+
+
+def test_a_comment_at_the_end_of_a_schema_ends_with_it(spark: SparkSession) -> None:
+    own = Transform(spark, {"decode": "json", "schema": "id bigint -- the key"})
+
+    judged = own.rows((bytearray(b'{"id": 1}'),), (bytearray(b'{"id": x}'),))
+
+    assert [item.verdict for item in judged] == [DELIVERED, "MessageDeserialization"]

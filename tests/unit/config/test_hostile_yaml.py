@@ -6,6 +6,7 @@ import os
 import string
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -184,6 +185,40 @@ def test_a_schema_of_nothing_is_refused_by_its_key_and_line() -> None:
 def test_a_control_character_separates_fields_where_it_is_meant() -> None:
     text = GOOD.replace("decode: json", 'decode: csv, delimiter: "\\x01"')
     assert parse(text).transform.delimiter == "\x01"
+
+
+@pytest.mark.parametrize("delimiter", ["\0", "\ud800"])
+def test_a_delimiter_that_no_ledger_can_keep_is_refused_by_its_key(delimiter: str) -> None:
+    data = parse(GOOD).document()
+    data["transform"] |= {"decode": "csv", "delimiter": delimiter}
+
+    with pytest.raises(ConfigError, match=r"pipeline: transform\.delimiter: "):
+        build(data)
+
+
+def test_a_nul_that_yaml_writes_as_a_delimiter_is_refused_by_its_key_and_line() -> None:
+    (line,) = told(GOOD.replace("decode: json", 'decode: csv, delimiter: "\\0"'))
+    assert line.startswith("my.yaml:3: transform.delimiter: must be one character")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"transform": {"where": "a = '\0'"}}, "transform.where: holds U+0000"),
+        ({"transform": {"select": {"a\x01": "id"}}}, "transform.select.aU+0001: the key holds U+0001"),
+        ({"source": {"columns": ["id", "\x1b"]}}, "source.columns.1: holds U+001B"),
+        ({"run": {"conf": {"spark.x": "\u202e"}}}, "run.conf.spark.x: holds U+202E (RIGHT-TO-LEFT OVERRIDE)"),
+    ],
+)
+def test_plain_data_may_hold_no_other_characters_than_yaml(changes: dict[str, dict[str, Any]], said: str) -> None:
+    data = parse(GOOD).document()
+    for part, keys in changes.items():
+        data[part] |= keys
+
+    with pytest.raises(ConfigError) as raised:
+        build(data)
+
+    assert said in raised.value.message
 
 
 @pytest.mark.parametrize(
