@@ -284,7 +284,7 @@ OF_CORE: Sequence[Mutant] = (
         "list(partition.blocking.values())",
         "[]",
         test=f"{_UNIT}/test_acts.py::TestTakenBack::test_what_a_replay_has_not_delivered_is_given_up_with_the_act"
-        "[10-ActKind.REWIND]",
+        "[10-rewind]",
     ),
     Mutant(
         "a replay that waits is not told from one that is done when its records are read again",

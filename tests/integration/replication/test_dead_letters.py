@@ -350,3 +350,33 @@ def test_letters_and_their_range_are_not_both_sent_again_to_a_target_that_append
     stock.run()
 
     assert scalar(stock.dsn, "SELECT count(*) - count(DISTINCT id) FROM stock") == 0
+
+
+def test_letters_beside_a_range_that_was_read_again_are_delivered_by_their_positions(stock: Replication) -> None:
+    stock.run()
+    replay(stock)
+    stock.run()
+    assert states(stock) == {"replayed": 50, "parked_again": 50}
+    mend(stock)
+    execute(stock.dsn, "DELETE FROM stock WHERE id <= 50")
+    read_again(stock, 1, 51)
+    stock.run()
+    assert delivered_as_they_are(stock) == [*(i for i in range(1, ROWS + 1) if i % 20 != 7 or i < 51)]
+    assert not act_on(stock.setup(), ActKind.REPLAY_LETTERS, ALL).letters
+
+    known = index(stock.setup()).entries
+    positions = [kept.letter.position for entry, kept in look(stock.setup(), known) if not entry.letters.key.letters]
+    assert sorted(positions) == BAD
+    for position in positions:
+        if position >= 51:
+            read_again(stock, position, position + 1)
+    stock.run()
+
+    assert delivered_as_they_are(stock) == list(range(1, ROWS + 1))
+    assert clean(stock)
+
+
+def read_again(stock: Replication, start: int, end: int) -> None:
+    """What `airflow ckpt replay range` does."""
+    act = Act(ActKind.REPLAY, spans=(("public.items", Range(start, end)),))
+    assert carry_out_or_store(stock.setup(), act, who="ann", why="mended").applied
