@@ -28,7 +28,14 @@ _INTO = re.compile(
     rf"(?<!insert )(?<!merge )\binto (?:strict )?({_TARGET}(?:\s*,\s*{_TARGET})*)", re.IGNORECASE | re.DOTALL
 )
 _FOR = re.compile(rf"\bfor(?:each)? ({_TARGET}(?:\s*,\s*{_TARGET})*)(?: slice \d+)? in\b", re.IGNORECASE)
-_SELECTED = re.compile(r"\bselect (.+?) into ", re.IGNORECASE | re.DOTALL)
+_TYPED = re.compile(
+    rf"(?:^|\bdeclare )(?!declare\b)\s*({_NAME}) ((?:date\b|timestamp(?:tz)? ?\(\d\)).*)$", re.IGNORECASE | re.DOTALL
+)
+"""A declaration by whose type a time is rounded."""
+
+_SELECTED = re.compile(
+    rf"\bselect (?:into (?:strict )?{_TARGET}(?:\s*,\s*{_TARGET})* (.+)$|(.+?) into )", re.IGNORECASE | re.DOTALL
+)
 _RETURNED = re.compile(r"\breturn (.+)$", re.IGNORECASE | re.DOTALL)
 _ALIAS = re.compile(rf"({_NAME}) alias for new\b", re.IGNORECASE)
 _WORD = re.compile(rf"(?<![\w$.'])(?:(?:new|old)\.)?{_NAME}", re.IGNORECASE)
@@ -152,7 +159,10 @@ def _statement(text: str) -> Statement:
     for pattern in (_INTO, _FOR):
         for names in pattern.findall(text):
             assigned |= {_target(name) for name in re.findall(_TARGET, names)}
-    values += _SELECTED.findall(text)
+    values += [after or before for after, before in _SELECTED.findall(text)]
+    if typed := _TYPED.search(text):
+        assigned.add(_target(typed[1]))
+        values.append(f"{typed[1]}::{typed[2]}")
     if (returned := _RETURNED.search(text)) and returned[1].strip(" ()").lower() not in _ROWS:
         assigned.add("new")
     return Statement(text, frozenset(assigned), values)

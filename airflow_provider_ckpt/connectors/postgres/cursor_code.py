@@ -57,11 +57,12 @@ _NAME = re.compile(r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*)(?:\.(?:"(?:[^"]|"")+"|[A
 _OPAQUE = re.compile(r"\b(?:lastval|current_setting)\s*\(|\b(?:from|returning|execute)\b", re.IGNORECASE)
 _EXECUTES = re.compile(r"\bexecute\b", re.IGNORECASE)
 _TEXT_FUNCTIONS = re.compile(
-    r"\b(?:pg_catalog\.)?(format|quote_ident|concat|concat_ws|lower|upper)\s*(?=\()", re.IGNORECASE
+    r"\b(?:pg_catalog\.)?(format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)\s*(?=\()",
+    re.IGNORECASE,
 )
 _TEXT = re.compile(
     r"(?:\s|\|\||[(),]|''|::(?:pg_catalog\.)?(?:regclass|text|name|varchar)\b"
-    r"|pg_catalog\.(?:format|quote_ident|concat|concat_ws|lower|upper)(?=\())*",
+    r"|pg_catalog\.(?:format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)(?=\())*",
     re.IGNORECASE,
 )
 """All that may stand in an expression that is evaluated here, once its constants are left out."""

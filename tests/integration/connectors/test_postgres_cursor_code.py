@@ -56,6 +56,18 @@ TRIGGERS = {
         "CREATE FUNCTION give() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RETURN nextval('own'); END $$",
         *trigger("NEW.id := give(); RETURN NEW;"),
     ],
+    "an alias": trigger("fresh.id := nextval('own'); RETURN NEW;", "DECLARE fresh ALIAS FOR NEW;"),
+    "a loop": trigger("FOR n IN SELECT nextval('own') LOOP NEW.id := n; END LOOP; RETURN NEW;", "DECLARE n bigint;"),
+    "where there is none": trigger("IF NEW.id IS NULL THEN NEW.id = nextval('own'); END IF; RETURN NEW;"),
+    "a setting": trigger(
+        "PERFORM set_config('x.y', nextval('own')::text, true); NEW.id := current_setting('x.y')::bigint; RETURN NEW;"
+    ),
+    "a row from a function": [
+        TABLE,
+        """CREATE FUNCTION filled(r source) RETURNS source LANGUAGE plpgsql AS
+        $$ BEGIN r.id := nextval('own'); RETURN r; END $$""",
+        *trigger("NEW := filled(NEW); RETURN NEW;")[1:],
+    ],
     "an update": trigger("NEW.id := nextval('own'); RETURN NEW;", event="INSERT OR UPDATE"),
     "an update alone": trigger("NEW.id := nextval('own'); RETURN NEW;", event="UPDATE"),
     "a comment before it": trigger("/* by '; */ NEW.\"id\" -- own\n := nextval('own'); RETURN NEW;"),
@@ -100,6 +112,15 @@ HARMLESS = {
         "NEW.changed = now(); RETURN NEW;", table="CREATE TABLE source (id bigint, changed timestamp)"
     ),
     "an audit": trigger("INSERT INTO audit VALUES (nextval('own'), NEW.id); RETURN NEW;"),
+    "its own sequence by name": [
+        "CREATE TABLE source (id bigserial)",
+        "ALTER TABLE source ALTER id SET DEFAULT nextval(pg_get_serial_sequence('source', 'id'))",
+    ],
+    "another trigger that is disabled": [
+        *trigger("NEW.id := nextval('own'); RETURN NEW;"),
+        "ALTER TABLE source DISABLE TRIGGER fill",
+    ],
+    "another row or none": trigger("RETURN COALESCE(NEW, OLD);", event="INSERT OR UPDATE"),
     "a test": trigger("IF NEW.id = 0 OR nextval('own') < 0 THEN RAISE 'no'; END IF; RETURN NEW;"),
     "a comment": trigger("-- NEW.id := nextval('own');\n /* NEW.id := nextval('own'); */ RETURN NEW;"),
     "its own value": trigger("NEW.id := OLD.id; RETURN NEW;", event="UPDATE"),
@@ -194,6 +215,11 @@ COARSE = {
     "a trigger's variable": trigger(
         "t := now()::date; NEW.id := t; RETURN NEW;", "DECLARE t timestamptz;", table=TIMED
     ),
+    "the type of a trigger's variable": trigger(
+        "t := now(); NEW.id := t; RETURN NEW;", "DECLARE t timestamptz(3);", table=TIMED
+    ),
+    "a day of a trigger's variable": trigger("t := now(); NEW.id := t; RETURN NEW;", "DECLARE t date;", table=TIMED),
+    "a trigger that selects": trigger("SELECT INTO NEW.id date_trunc('hour', now()); RETURN NEW;", table=TIMED),
     "a trigger's function": [HOUR, *trigger("SELECT hour() INTO NEW.id; RETURN NEW;", table=TIMED)],
     "a trigger at updates": trigger("NEW.id = CURRENT_TIMESTAMP(0); RETURN NEW;", event="UPDATE", table=TIMED),
     "a generated column": [

@@ -161,9 +161,9 @@ def test_another_standby_that_began_the_same_timeline_elsewhere_is_told(cluster:
     first.stop(SIGINT, keep=True)
     execute(cluster.owner, "CREATE TABLE only_one_of_them_has_it ()")
     cluster.caught_up(second)
-    first.start()
     old, cluster.server = cluster.server, first
     old.stop(SIGQUIT)
+    first.start()
     first.promote()
     second.promote()
     execute(cluster.owner, ADD_50)
