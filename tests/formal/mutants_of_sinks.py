@@ -141,7 +141,7 @@ OF_SINKS: Sequence[Mutant] = (
     Mutant(
         "postgres: a value that its column would round is rounded",
         "connectors/postgres/exact_values.py",
-        "exact_value",
+        "_cut",
         "column.fitting is not None",
         "column.fitting is False",
         test="tests/integration/connectors/test_postgres_told_or_equal.py"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.postgres.column_types import SPARK_TYPES
 from airflow_provider_ckpt.connectors.postgres.common import literal
 from airflow_provider_ckpt.connectors.postgres.table import Column
 
@@ -12,6 +14,37 @@ if TYPE_CHECKING:
 
 MISFIT = "ckpt: "
 """Begins what a value is told by that its column cannot keep; the server puts its own words around it."""
+
+_TIME = "'[0-9]\\s*([+-][0-9]|(?![ap]m)[a-z])'"
+"""Finds the zone, or the day, that a text for ``time`` has too many."""
+
+_TIMESTAMP = "':[0-9]{2}([.][0-9]+)?\\s*([+-][0-9]|(?![ap]m|bc)[a-z])'"
+"""Finds the zone that a text for ``timestamp`` has too many."""
+
+_FRACTION = "'[.][0-9]{6}[0-9]*[1-9]'"
+"""Finds digits beyond microseconds."""
+
+_LONG_NUMBER = "'[0-9.]{16}'"
+"""Finds a number that may have more digits than ``double precision`` keeps."""
+
+_LOST_WORDS = {
+    "date": ["':'"],
+    "daterange": ["':'"],
+    "datemultirange": ["':'"],
+    "time": [_TIME, _FRACTION],
+    "timestamp": [_TIMESTAMP, _FRACTION],
+    "tsrange": [_TIMESTAMP, _FRACTION],
+    "tsmultirange": [_TIMESTAMP, _FRACTION],
+    **{kind: [_FRACTION] for kind in ("timetz", "timestamptz", "tstzrange", "tstzmultirange", "interval")},
+}
+"""Regular expressions for parts of a text that a type reads and does not keep."""
+
+_NUMBERS = frozenset({"float4", "float8", "oid", "xid", "xid8", "cid"})
+"""Numbers that are rounded, or wrap around, as they are read."""
+
+_GEOMETRY = frozenset({"point", "line", "lseg", "box", "path", "polygon", "circle"})
+_RANGES = frozenset({"int4range", "int8range", "numrange", "int4multirange", "int8multirange", "nummultirange"})
+"""Ranges that refuse every bound that they cannot keep."""
 
 NAME_BYTES = 63
 """The longest value of type ``name``."""
@@ -28,15 +61,56 @@ def exact_value(column: Column, value: str, given: str) -> str:
     :param value: of the column's type without a length
     :param given: as it was before it was cast
     """
-    if column.base_type == "name":
-        lost = f"octet_length(CAST({given} AS text)) > {NAME_BYTES}"
-    elif column.fitting is not None:
-        lost = f"{column.fitted(value)} IS DISTINCT FROM {value}"
-    else:
+    lost = [*_cut(column, value), *_misread(column, value, given)]
+    if not lost:
         return value
     told = literal(f'{MISFIT}column {column.name} cannot keep all of "')
-    told = f"{told} || left(CAST({value} AS text), {_SHOWN}) || '\"'"
-    return f"CASE WHEN {lost} THEN CAST(CAST(CAST({told} AS integer) AS text) AS {column.type_sql}) ELSE {value} END"
+    told = f"{told} || left(CAST({given} AS text), {_SHOWN}) || '\"'"
+    return (
+        f"CASE WHEN {' OR '.join(lost)}"
+        f" THEN CAST(CAST(CAST({told} AS integer) AS text) AS {column.type_sql}) ELSE {value} END"
+    )
+
+
+def _cut(column: Column, value: str) -> Iterator[str]:
+    """Condition for a value that the column's length or scale would round or cut."""
+    if column.fitting is not None:
+        yield f"{column.fitted(value)} IS DISTINCT FROM {value}"
+    elif column.is_array and column.modifier >= 0:
+        yield f"CAST({value} AS {column.exact_type_sql}) IS DISTINCT FROM {value}"
+
+
+def _misread(column: Column, value: str, given: str) -> Iterator[str]:
+    """Condition for a text of which the column's type, whatever its length, keeps only a part.
+
+    Arrays are judged by their elements. Types that refuse what they cannot keep need none, and types of extensions are
+    taken for such.
+    """
+    kind, array = column.element, "[]" if column.is_array else ""
+    before = f"CAST(CAST({given} AS text) AS text{array})"
+    differs = f"CAST({value} AS text{array}) IS DISTINCT FROM {before}"
+    if not array and kind in SPARK_TYPES:  # no text goes into these; see fitting.py
+        return
+    if kind in _LOST_WORDS and column.element_modifier < 0:
+        yield from (f"CAST({given} AS text) ~* {words}" for words in _LOST_WORDS[kind])
+    elif kind in _NUMBERS or (array and kind == "numeric"):
+        number = (
+            f"CAST(CAST({value} AS text{array}) AS numeric{array}) IS DISTINCT FROM CAST({before} AS numeric{array})"
+        )
+        yield f"CASE WHEN {differs} THEN {number} ELSE false END"
+    elif kind == "money" and not array:
+        digits = f"CAST(regexp_replace({before}, '[^0-9.eE-]', '', 'g') AS numeric)"
+        yield f"CASE WHEN {differs} THEN CAST({value} AS numeric) IS DISTINCT FROM {digits} ELSE false END"
+    elif kind == "name" and not array:
+        yield f"octet_length({before}) > {NAME_BYTES}"
+    elif kind in _GEOMETRY:
+        yield f"({differs} AND CAST({given} AS text) ~ {_LONG_NUMBER})"
+    elif (
+        column.element_modifier >= 0
+        or kind in ("name", "char", "money")
+        or (column.element_kind in "crm" and kind not in _RANGES)
+    ):
+        yield differs
 
 
 def may_lose(column: Column, kind: pa.DataType) -> bool:

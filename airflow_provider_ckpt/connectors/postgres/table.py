@@ -26,6 +26,13 @@ WITH RECURSIVE base AS (
     SELECT base.attnum, t.oid, t.typtype, t.typbasetype, t.typname, t.typreceive, t.typtypmod, base.typtypmod
     FROM base JOIN pg_catalog.pg_type t ON t.oid = base.typbasetype
     WHERE base.typtype = 'd'
+), element (attnum, oid, typmod) AS (
+    SELECT base.attnum, base.oid, -1 FROM base WHERE base.typtype <> 'd'
+  UNION ALL
+    SELECT element.attnum, CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END,
+           CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE element.typmod END
+    FROM element JOIN pg_catalog.pg_type t ON t.oid = element.oid
+    WHERE t.typtype = 'd' OR t.typreceive = 'pg_catalog.array_recv'::regproc
 )
 SELECT a.attname::text, a.attnum::int, t.typname::text, pg_catalog.format_type(base.oid, -1), p.proname::text,
        base.typmod::int, a.attnotnull, a.attidentity::text, a.attgenerated::text, base.typname::text,
@@ -36,10 +43,15 @@ SELECT a.attname::text, a.attnum::int, t.typname::text, pg_catalog.format_type(b
            FROM pg_catalog.pg_cast c JOIN pg_catalog.pg_proc f ON f.oid = c.castfunc
            JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
            WHERE c.castsource = base.oid AND c.casttarget = base.oid
-       ) END
+       ) END,
+       pg_catalog.format_type(base.oid, base.typmod), e.typname::text, e.typtype::text,
+       element.typmod::int
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 JOIN base ON base.attnum = a.attnum AND base.typtype <> 'd'
+JOIN element ON element.attnum = a.attnum
+JOIN pg_catalog.pg_type e ON e.oid = element.oid AND e.typtype <> 'd'
+                         AND e.typreceive <> 'pg_catalog.array_recv'::regproc
 LEFT JOIN pg_catalog.pg_proc p ON p.oid = base.typreceive
 WHERE a.attrelid = {0}::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
@@ -61,6 +73,10 @@ class Column:
     :param has_default: whether a row that leaves it out gets a value all the same
     :param fitting: how the server fits a value into the column's length or scale when it is assigned: a call with
         ``%s`` for the value; None if the column has neither
+    :param exact_type_sql: its type with a length or scale, of a domain the base type's
+    :param element: of an array, the name of its elements' type in pg_type, of a domain the base type's; else its own
+    :param element_kind: pg_type.typtype of that: ``b`` base, ``c`` composite, ``e`` enum, ``r`` range, ``m`` multirange
+    :param element_modifier: of an array of domains, their atttypmod; else -1
     """
 
     name: str
@@ -74,7 +90,16 @@ class Column:
     generated: str
     base_type: str
     has_default: bool
-    fitting: str | None = None
+    fitting: str | None
+    exact_type_sql: str
+    element: str
+    element_kind: str
+    element_modifier: int
+
+    @property
+    def is_array(self) -> bool:
+        """Whether its values are arrays, of any type."""
+        return self.receive == "array_recv"
 
     def fitted(self, value: str) -> str:
         """SQL for a value of the column's type as it would be stored: rounded, padded, or an error."""

@@ -170,16 +170,109 @@ def test_a_type_that_is_too_small_is_refused_with_what_to_write(
         ("timestamp(0)", datetime(2024, 1, 1, 0, 0, 0, 500), datetime(2024, 1, 1)),
         ("time(0)", "12:00:00.6", "12:00:00"),
         ("name", "n" * 64, "n" * 63),
+        ("numeric(10,2)[]", "{1.25,1.555}", "{1.25,NULL}"),
+        ("numeric(10,2)[]", "{{1.25},{1.555}}", "[0:0]={1.2}"),
+        ("numeric(3,1)[]", "{0.25}", "{ 0.2 }"),
+        ("cents[]", "{1.555}", "{1.55}"),
+        ("moments[]", '{"2024-01-01 10:00:00.5"}', '{"2024-01-01 10:00:00"}'),
+        ("prices", "{1.555}", "{1.55}"),
+        ("varchar(3)[]", "{abc,abcd}", '{abc,"a,b"}'),
+        ("name[]", f"{{{'n' * 64}}}", f"{{{'n' * 63}}}"),
+        ("float4[]", "{16777217}", "{16777216,1.50,NaN}"),
+        ("float8[]", "{9007199254740993}", "{9007199254740992,0.10,-Infinity}"),
+        ("timestamp(0)[]", '{"2024-01-01 10:00:00.5"}', '{"2024-01-01 10:00:00",2024-01-01T10:00:00}'),
+        ("timestamp[]", '{"2024-01-01 10:00:00+02"}', '{"2024-01-01 10:00:00 BC"}'),
+        ("timestamp[]", '{"2024-01-01 10:00:00.1234567"}', '{"2024-01-01 10:00:00.1234560",infinity}'),
+        ("timestamptz[]", '{"2024-01-01 10:00:00.1234567+02"}', '{"2024-01-01 10:00:00.123456+02"}'),
+        ("date[]", '{"2024-01-01 10:00:00"}', "{2024-01-01}"),
+        ("bit(3)[]", "{1011}", "{101}"),
+        ('"char"', "abcd", "a"),
+        ('"char"[]', "{abcd}", "{a,b}"),
+        ("money", "1.555", "1.55"),
+        ("money", "$1,001.555", "$1,001.55"),
+        ("money[]", "{1.555}", "{$1.55}"),
+        ("time", "10:00:00+02", "10:00:00"),
+        ("time", "10:00:00 EST", "10:00 AM"),
+        ("time", "2024-01-01 10:00:00", "T10:00:00"),
+        ("time", "10:00:00.1234567", "10:00:00.123456"),
+        ("timetz", "10:00:00.1234567+02", "10:00:00+02"),
+        ("interval", "0.1234567 seconds", "1 day 0.123456 seconds"),
+        ("daterange", '["2024-01-01 10:00:00","2024-01-02 10:00:00")', "[2024-01-01,2024-01-02]"),
+        ("daterange[]", '{"[2024-01-01 10:00,2024-01-02 10:00)"}', '{"[2024-01-01,2024-01-02)"}'),
+        ("tsrange", '["2024-01-01 10:00:00+02","2024-01-02 10:00:00+02")', '["2024-01-01 10:00:00",)'),
+        ("tstzrange", '["2024-01-01 10:00:00.1234567+02",)', '["2024-01-01 10:00:00+02",)'),
+        ("floats", "[0,9007199254740993)", "[0,0.5)"),
+        ("oid", "-1", "007"),
+        ("oid[]", "{-1}", "{4294967295}"),
+        ("xid", "-1", "4294967295"),
+        ("point", "(0.12345678901234567,2)", "(0.5, 2)"),
+        ("polygon", "((0,0),(1,9007199254740993))", "((0,0),(1,1.0))"),
+        ("pair", "(1.555,a)", "(1.55,a)"),
+        ("pair[]", '{"(1.555,a)"}', '{"(1.55,a)"}'),
     ],
 )
 def test_a_value_that_would_be_rounded_or_cut_becomes_a_dead_letter(
-    postgres_database: str, column: str, value: Any, kept: Any
+    database: str, column: str, value: Any, kept: Any
 ) -> None:
-    execute(postgres_database, f"CREATE TABLE target (x {column})")
-    with Lane(postgres_database) as lane:
+    execute(
+        database,
+        "CREATE DOMAIN moments AS timestamp(0)",
+        "CREATE DOMAIN prices AS numeric(10,2)[]",
+        "CREATE TYPE floats AS RANGE (subtype = float8)",
+        "CREATE TYPE pair AS (a numeric(10,2), b text)",
+        f"CREATE TABLE target (x {column})",
+    )
+    with Lane(database) as lane:
         assert delivered(lane.send(x=pa.array([kept, value, kept])))
 
-        assert len(lane.rows()) == 2
+        assert len(lane.rows("x::text")) == 2
         assert lane.letters() == [(1, "22000")]
         (told,) = execute(lane.dsn, "SELECT error FROM ckpt_sink_dead_letter")
         assert told[0].startswith("column x cannot keep all of ")
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("int[]", ["{1,2}", "{ 1, 2 }", "{}", "{NULL}", None]),
+        ("text[]", ["{a,b}", '{"a b",""}', "{NULL}"]),
+        ("jsonb[]", ['{"{\\"a\\": 1}"}']),
+        ("uuid[]", ["{A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11}"]),
+        ("bool[]", ["{yes,f}"]),
+        ("inet", ["10.0.0.1/32"]),
+        ("int4range", ["[1,5]", "empty"]),
+        ("numrange", ["[1.50,2]"]),
+        ("int4multirange", ["{[1,5]}"]),
+        ("hstore", ["a=>1", '"a"=>"1"']),
+        ("tsvector", ["the quick fox"]),
+        ("tsquery", ["fox & quick"]),
+        ("regclass", ["pg_class"]),
+        ("int2vector", ["1 2"]),
+        ("oidvector", ["1 2"]),
+        ("money", ["$1.50", "1.5", "-1"]),
+        ("time", ["12:00", "12:00:00.6", "allballs", "12:00 PM"]),
+        ("interval", ["P1D", "1.5 days", "1 day ago"]),
+        ("timestamp[]", ['{"2024-01-01 10:00","2024-01-01 10:00 PM"}']),
+        ("box", ["((1,1),(0,0))"]),
+        ("pair", ["(1,a)", '(,"a b")']),
+    ],
+)
+def test_another_spelling_of_a_value_is_no_loss(database: str, column: str, values: Sequence[str | None]) -> None:
+    execute(
+        database,
+        "CREATE EXTENSION hstore",
+        "CREATE TYPE pair AS (a int, b text)",
+        f"CREATE TABLE target (n int, x {column})",
+    )
+    with Lane(database) as lane:
+        assert delivered(lane.send(n=pa.array(range(len(values)), pa.int32()), x=pa.array(values, pa.string())))
+
+        assert (lane.letters(), len(lane.rows("n"))) == ([], len(values))
+
+
+def test_jsonb_keeps_the_last_of_several_values_of_one_key(postgres_database: str) -> None:
+    execute(postgres_database, "CREATE TABLE target (x jsonb)")
+    with Lane(postgres_database) as lane:
+        assert delivered(lane.send(x=pa.array(['{"b": 1, "a":2, "b": 3}'])))
+
+        assert lane.rows("x::text") == [('{"a": 2, "b": 3}',)]
