@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from airflow_provider_ckpt.connectors.postgres.code_text import TriggerCode, arguments, calls, literals, split
 from airflow_provider_ckpt.connectors.postgres.common import sqlstate_of
 from airflow_provider_ckpt.connectors.postgres.origins import OriginColumn
-from airflow_provider_ckpt.connectors.postgres.sequences import sequences_named, text_array
+from airflow_provider_ckpt.connectors.postgres.sequences import sequences_named, sequences_of_tables, text_array
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 _DEFAULTS = """
@@ -55,6 +55,12 @@ _GIVERS = ("nextval", "currval")
 _CONSTANT = re.compile(r"[\s(]*'((?:[^']|'')+)'\s*(?:::[\w.]+|\))*[\s)]*(?:::[\w.]+)?\s*", re.DOTALL)
 _NAME = re.compile(r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*)(?:\.(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*))?')
 _OPAQUE = re.compile(r"\b(?:lastval|current_setting)\s*\(|\b(?:from|returning|execute)\b", re.IGNORECASE)
+_NUMBERED = re.compile(
+    r'\binsert into ((?:"(?:[^"]|"")+"|[\w$]+)(?:\.(?:"(?:[^"]|"")+"|[\w$]+))?).*\breturning\b',
+    re.IGNORECASE | re.DOTALL,
+)
+"""A row of another table that is made for its number."""
+
 _EXECUTES = re.compile(r"\bexecute\b", re.IGNORECASE)
 _TEXT_FUNCTIONS = re.compile(
     r"\b(?:pg_catalog\.)?(format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)\s*(?=\()",
@@ -170,7 +176,8 @@ def _with_sequences(fetch: Fetch, filling: Filling, passed: Sequence[str]) -> Fi
             unknown.append(argument)
         else:
             given.add(name)
-    sequences = sequences_named(fetch, _names(given))
+    numbered = [name for text in texts for name in _NUMBERED.findall(text)]
+    sequences = sequences_named(fetch, _names(given)) | sequences_of_tables(fetch, numbered)
     if not unknown:
         return replace(filling, sequences=sequences)
     mentioned = sequences | sequences_named(

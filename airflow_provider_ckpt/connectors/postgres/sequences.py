@@ -28,6 +28,18 @@ SELECT c.oid::bigint FROM found JOIN pg_catalog.pg_class c ON c.relkind = 'S' AN
 """
 """By name as it would be found here, or else in any schema, since a function can have a search path of its own."""
 
+_OF_TABLES = """
+WITH wanted (oid) AS (SELECT pg_catalog.to_regclass(name)::oid FROM unnest({0}::text[]) AS name), linked (oid) AS (
+    SELECT d.objid FROM wanted JOIN pg_catalog.pg_depend d ON d.refobjid = wanted.oid
+    WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass
+  UNION
+    SELECT d.refobjid FROM wanted JOIN pg_catalog.pg_attrdef f ON f.adrelid = wanted.oid
+    JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_attrdef'::regclass AND d.objid = f.oid
+    WHERE d.refclassid = 'pg_catalog.pg_class'::regclass
+)
+SELECT c.oid::bigint FROM linked JOIN pg_catalog.pg_class c ON c.oid = linked.oid AND c.relkind = 'S'
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class SequenceState:
@@ -60,6 +72,12 @@ def sequences_named(fetch: Fetch, names: Iterable[str]) -> frozenset[int]:
     """Return the oids of the sequences with these names, as SQL writes them."""
     wanted = sorted(set(names))
     return frozenset(row[0] for row in fetch(_NAMED, [text_array(wanted)])) if wanted else frozenset()
+
+
+def sequences_of_tables(fetch: Fetch, tables: Iterable[str]) -> frozenset[int]:
+    """Return the oids of the sequences that number columns of the tables with these names, as SQL writes them."""
+    wanted = sorted(set(tables))
+    return frozenset(row[0] for row in fetch(_OF_TABLES, [text_array(wanted)])) if wanted else frozenset()
 
 
 def text_array(names: Iterable[Any]) -> str:

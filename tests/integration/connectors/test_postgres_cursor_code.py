@@ -59,6 +59,17 @@ TRIGGERS = {
     "an alias": trigger("fresh.id := nextval('own'); RETURN NEW;", "DECLARE fresh ALIAS FOR NEW;"),
     "a loop": trigger("FOR n IN SELECT nextval('own') LOOP NEW.id := n; END LOOP; RETURN NEW;", "DECLARE n bigint;"),
     "where there is none": trigger("IF NEW.id IS NULL THEN NEW.id = nextval('own'); END IF; RETURN NEW;"),
+    "a row of another table": [
+        "CREATE TABLE ids (i bigint DEFAULT nextval('own'))",
+        *trigger("INSERT INTO ids DEFAULT VALUES RETURNING i INTO NEW.id; RETURN NEW;"),
+    ],
+    "a row of another table with an identity": [
+        "CREATE TABLE ids (i bigint GENERATED ALWAYS AS IDENTITY (CACHE 20), n text)",
+        *trigger(
+            "INSERT INTO public.ids (n) VALUES (NEW.note) RETURNING i INTO n; NEW.id := n; RETURN NEW;",
+            "DECLARE n int;",
+        ),
+    ],
     "a setting": trigger(
         "PERFORM set_config('x.y', nextval('own')::text, true); NEW.id := current_setting('x.y')::bigint; RETURN NEW;"
     ),
@@ -179,7 +190,11 @@ class TestSequences:
     @pytest.mark.parametrize("way", [*TRIGGERS, *DEFAULTS])
     def test_one_without_a_cache_is_no_matter(self, postgres_database: str, way: str) -> None:
         made = (TRIGGERS | DEFAULTS)[way]
-        execute(postgres_database, PLAIN, *(statement.replace(" CACHE 20", "") for statement in made))
+        execute(
+            postgres_database,
+            PLAIN,
+            *(statement.replace(" (CACHE 20)", "").replace(" CACHE 20", "") for statement in made),
+        )
 
         fine(postgres_database)
 
