@@ -144,6 +144,24 @@ class TestPositionsThatWereGivenOutAgain:
 
         assert "went back from 50 to its beginning" in plans.told()
 
+    def test_a_sequence_of_a_trigger_that_was_restarted_is_told_though_it_has_passed_the_checkpoint(
+        self, plans: Plans
+    ) -> None:
+        execute(
+            plans.dsn,
+            "CREATE SEQUENCE own",
+            "CREATE TABLE source (id bigint, note text)",
+            """CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS
+            $$ DECLARE n bigint; BEGIN n := nextval(TG_ARGV[0]::regclass); NEW.id := n; RETURN NEW; END $$""",
+            "CREATE TRIGGER fill BEFORE INSERT ON source FOR EACH ROW EXECUTE FUNCTION fill('own')",
+            ADD_50,
+        )
+        assert plans.next() == 50
+
+        execute(plans.dsn, "DELETE FROM source", "ALTER SEQUENCE own RESTART", ADD_50, ADD_50)
+
+        assert "sequence public.own was restarted or altered" in plans.told()
+
     def test_a_sequence_that_was_set_back_is_told(self, plans: Plans) -> None:
         execute(plans.dsn, SERIAL, ADD_50, ADD_50, "DELETE FROM source WHERE id BETWEEN 10 AND 60")
         plans.next()
