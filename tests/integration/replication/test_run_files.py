@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -24,6 +25,7 @@ from airflow_provider_ckpt.replication.looking import lag
 from airflow_provider_ckpt.replication.people import carry_out_or_store
 from tests.integration.connectors.files_sink_support import ids, rows, visible
 from tests.integration.connectors.files_support import lines, put, put_rows
+from tests.services.delta import read_delta
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger
 
@@ -342,6 +344,36 @@ def test_a_first_start_that_is_refused_leaves_nothing_at_the_target(folders: Fol
         folders.replication.changed(source={"start_from": 10_000}).run()
 
     assert not folders.out.exists()
+
+
+@pytest.mark.parametrize("transform", [{"schema": "id void"}, {"where": "nope = 1"}, {"select": {"id": "nope"}}])
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_first_start_that_spark_refuses_leaves_bookkeeping_alone_and_the_corrected_pipeline_delivers_once(
+    folders: Folders, transform: dict[str, Any], removed: bool
+) -> None:
+    put(folders.inbox / "a.jsonl", lines(0, 30))
+
+    with pytest.raises(CkptError, match=r"transform\.|nope"):
+        folders.replication.changed(transform=transform).run()
+
+    assert [path.name for path in folders.out.iterdir()] == ["_ckpt"]
+    if removed:
+        shutil.rmtree(folders.out)
+    assert folders.replication.run().records == Counts(30, 30, 0, 0)
+    assert ids(folders.out) == [*range(30)]
+
+
+def test_a_first_start_into_delta_that_spark_refuses_makes_no_table(folders: Folders) -> None:
+    put(folders.inbox / "a.jsonl", lines(0, 30))
+    document = {**folders.replication.document, "sink": {"type": "delta", "path": str(folders.out)}}
+    replication = replace(folders.replication, document=document)
+
+    with pytest.raises(CkptError, match="nope"):
+        replication.changed(transform={"where": "nope = 1"}).run()
+
+    assert [path.name for path in folders.out.iterdir()] == ["_ckpt"]
+    assert replication.run().records == Counts(30, 30, 0, 0)
+    assert sorted(read_delta(folders.out)["id"].to_pylist()) == [*range(30)]
 
 
 def test_variants_are_written_as_the_json_that_they_stand_for(folders: Folders) -> None:
