@@ -122,8 +122,8 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: a failover that parted before what was read counts as one without loss",
-        "connectors/postgres/witness.py",
-        "Watch._lost",
+        "connectors/postgres/server_signs.py",
+        "_lost",
         "not reaches(place, end)",
         "False",
         test="tests/integration/connectors/test_postgres_switchover.py"

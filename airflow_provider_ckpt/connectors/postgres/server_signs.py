@@ -1,0 +1,65 @@
+"""Signs that a PostgreSQL server is not the one that was read: restored, failed over with a loss, or another one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from airflow_provider_ckpt.connectors.postgres.timelines import ServerState, reaches
+from airflow_provider_ckpt.connectors.postgres.witness import Sign, Witness
+
+log = logging.getLogger(__name__)
+
+
+def server_signs(now: ServerState, before: Witness, label: str) -> Iterator[Sign]:
+    """Yield the signs that positions were given out again because the server changed.
+
+    :param now: the server's state
+    :param before: the witness of the last planning
+    :param label: the table's name, for the log
+    """
+    again = "positions that were read may have been given out again, to other rows."
+    if now.xid < before.xid:
+        yield Sign(f"its server went back in time, from transaction {before.xid} to {now.xid}: {again}")
+    elif before.timeline and now.timeline and now.timeline != before.timeline:
+        if lost := _lost(now, before.timeline, before.log, label):
+            yield Sign(
+                f"its server was restored or failed over, from timeline {before.timeline} to {now.timeline}, and "
+                f"{lost}: {again}"
+                + (
+                    ""
+                    if now.history
+                    else " `airflow ckpt db roles source SCHEMA` prints a function by which the source's user can "
+                    "look up where the timelines parted; where nothing was lost, the next run then goes on."
+                )
+            )
+    elif before.branch and now.branch and now.branch != before.branch:
+        yield Sign(f"its server is another one, which began timeline {now.timeline} elsewhere: {again}")
+    elif now.log and before.log and not reaches(now.log, before.log):
+        yield Sign(f"its server's log went back, from {before.log} to {now.log}: {again}")
+
+
+def _lost(now: ServerState, timeline: str, end: str | None, label: str) -> str:
+    """Return what is missing of an earlier timeline, as words; empty if the server is known to have all of it.
+
+    :param now: the server's state
+    :param timeline: that of the last planning
+    :param end: the log's end at that time
+    :param label: the table's name
+    """
+    if not now.history:
+        return "it is not known whether all that was read came along"
+    place = now.left(timeline)
+    if place is None or end is None:
+        return f"the history of the new one does not say that it follows on {timeline}"
+    if not reaches(place, end):
+        return f"they parted at {place}, before {end}, which the log had reached when the source was last looked at"
+    log.info(
+        "the server of %s failed over from timeline %s to %s at %s, with all that was read up to %s",
+        label,
+        timeline,
+        now.timeline,
+        place,
+        end,
+    )
+    return ""

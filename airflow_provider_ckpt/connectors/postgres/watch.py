@@ -1,0 +1,302 @@
+"""Search for signs that positions below the checkpoint were given out since the last planning.
+
+Rows below the checkpoint are never read by a plan, so a run that may have missed some must not succeed. Each sign is
+cheap to look for; only where one is found are rows examined, by the transaction that wrote them: a row that the last
+planning could not see, at a position that it had passed already, came late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, position_sql, value_sql
+from airflow_provider_ckpt.connectors.postgres.common import literal, quote
+from airflow_provider_ckpt.connectors.postgres.origins import Origin, moved_in
+from airflow_provider_ckpt.connectors.postgres.sequences import SequenceState
+from airflow_provider_ckpt.connectors.postgres.server_signs import server_signs
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
+from airflow_provider_ckpt.connectors.postgres.timelines import server_state
+from airflow_provider_ckpt.connectors.postgres.witness import Sign, Witness
+from airflow_provider_ckpt.core.ranges import Range
+
+_MAY_READ = "SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
+
+_WRITTEN = """
+(txid_snapshot_xmax(txid_current_snapshot()) - 1 - (
+    (txid_snapshot_xmax(txid_current_snapshot()) - 1 - {row}.xmin::text::bigint) % 4294967296 + 4294967296
+) % 4294967296)
+"""
+"""The number of the transaction that wrote a row, of which the row holds the lower half."""
+
+_STRETCHES = 200_000
+"""Stretches of late rows that are compared with what a recovery reads, at most."""
+
+_TELL = 1000
+"""Late rows are counted up to here."""
+
+
+class Watch:
+    """Looks at one table at one planning.
+
+    :param top: its greatest position, noted before this is made: then no sequence can be behind it by a race
+    :param sequences: what fills the cursor, as it stands now
+    :param origins: the relations that its rows come from
+    :param columns: by oid of such a relation, the name of the column there that is the cursor
+    """
+
+    def __init__(
+        self,
+        fetch: Fetch,
+        table: Table,
+        cursor: str,
+        *,
+        top: int | None,
+        sequences: Sequence[SequenceState],
+        origins: Sequence[Origin],
+        columns: Mapping[int, str],
+    ) -> None:
+        self._fetch = fetch
+        self._table = table
+        self._cursor = quote(cursor)
+        self._kind = CursorKind(table.by_name[cursor].base_type)
+        self._top = top
+        self._sequences = sequences
+        self._origins = origins
+        self._columns = columns
+        self._now = server_state(fetch)
+
+    def witness(self, before: Witness | None, tail: int, end: int) -> Witness:
+        """Return the witness with which the next planning compares.
+
+        :param before: that of the last planning, in this generation; None if there is none
+        :param tail: the start of the plan
+        :param end: the end of the plan
+        """
+        known = {} if before is None else before.sequences
+        return Witness(
+            end=end,
+            reached=end > tail or bool(before and before.reached) or (self._top is not None and self._top >= tail - 1),
+            top=self._top,
+            snapshot=self._now.snapshot,
+            xid=self._now.xid,
+            timeline=self._now.timeline,
+            log=self._now.log,
+            sequences={
+                item.oid: (item.last, item.file, known.get(item.oid, (None, 0, False))[2] or self._leads(item))
+                for item in self._sequences
+            },
+            files={item.oid: item.file for item in self._origins},
+            branch=self._now.branch,
+            attached={item.oid: list(item.attached) for item in self._origins if item.attached},
+        )
+
+    def signs(self, before: Witness) -> Iterator[Sign]:
+        """Yield the signs that positions below the end of the last plan were given out since.
+
+        :param before: the witness of the last planning
+        """
+        yield from server_signs(self._now, before, self._table.label)
+        if not before.reached:
+            return
+        for sequence in self._sequences:
+            yield from self._sequence(sequence, before)
+        yield from self._greatest(before)
+        yield from self._relations(before)
+
+    def rows(self, sign: Sign) -> list[Range] | None:
+        """Return where the rows lie that a sign speaks of; None if it speaks of none, or of too many stretches.
+
+        :param sign: as :meth:`signs` gave it
+        """
+        if sign.where is None:
+            return None
+        relation, more = self._relation(sign.origin)
+        position = f"SELECT DISTINCT {position_sql(self._kind, self._cursor)} AS p FROM {relation} AS t"
+        placed = f"SELECT p, p::numeric - row_number() OVER (ORDER BY p) AS stretch FROM ({position} WHERE "
+        found = self._fetch(
+            f"SELECT min(p), max(p) + 1 FROM ({placed}{sign.where}{more}) AS late) AS placed "
+            f"GROUP BY stretch ORDER BY 1 LIMIT {_STRETCHES + 1}",
+            [],
+        )
+        return None if len(found) > _STRETCHES else [Range(start, end) for start, end in found]
+
+    def _sequence(self, now: SequenceState, before: Witness) -> Iterator[Sign]:
+        last, file, led = before.sequences.get(now.oid, (None, now.file, False))
+        newest = now.last
+        block = max(now.step, 1) - 1
+        greatest = f"SELECT max({self._cursor}) FROM {self._table.sql}"
+        raise_it = f"raise the sequence, SELECT setval({literal(now.name)}, ({greatest}))"
+        behind = newest is not None and newest + block < before.end - 1
+        if not now.readable:
+            return
+        if last is not None and (newest is None or newest < last):
+            back = "its beginning" if newest is None else str(newest)
+            yield Sign(f"sequence {now.name} went back from {last} to {back}, so it gives out values that were read.")
+        elif newest is None:
+            return
+        elif file != now.file and self._late_near(before):
+            yield Sign(
+                f"sequence {now.name} was restarted or altered, and rows below the checkpoint were written since."
+            )
+        elif (last is None and (behind or self._dated)) or (
+            last is not None and last < newest and last + block < before.end - 1
+        ):
+            where = self._since(before, last, min(newest + block, before.end - 1), now.start)
+            came = self._count(where)
+            if came:
+                yield Sign(
+                    f"sequence {now.name}, which stands at {newest}, was behind the checkpoint, and {_number(came)} "
+                    "came below it at values that the sequence gave out since.",
+                    raise_it,
+                    where,
+                    moved=now.oid not in before.sequences and not (behind and self._dated),
+                )
+        ahead = self._top is not None and self._top >= before.end and (newest or 0) + block < self._top
+        if led and ahead:
+            yield Sign(
+                f"position {self._top} is ahead of sequence {now.name}, which stands at {now.last}: once that row is "
+                "read, all rows that the sequence numbers up to there would be passed by. Nothing is lost yet.",
+                f"{raise_it}, or take that row away",
+                "false",
+            )
+
+    def _since(self, before: Witness, above: int | None, up_to: int, start: int) -> str:
+        """Return the condition for rows that came since at the positions that a sequence gave out.
+
+        :param before: the witness of the last planning
+        :param above: the sequence's value then; None if it had given out nothing
+        :param up_to: the greatest position to count
+        :param start: the value that the sequence gives out first
+        """
+        span = f"{self._cursor} <= {self._value(up_to)}"
+        dated = self._dated
+        if above is not None:
+            span = f"{self._cursor} > {self._value(above)} AND {span}"
+        elif not dated:
+            span = f"{self._cursor} >= {self._value(start)} AND {span}"
+        return f"{span} AND {self._unseen(before)}" if dated else span
+
+    def _greatest(self, before: Witness) -> Iterator[Sign]:
+        if self._top is None or self._top >= before.end - 1 or self._vouched(before):
+            return
+        if self._dated:
+            late = self._count(f"{self._cursor} = {self._value(self._top)} AND {self._unseen(before)}") > 0
+        else:
+            emptied = any(before.files.get(item.oid, item.file) != item.file for item in self._origins)
+            late = emptied and before.top is not None and self._top < before.top
+        if late:
+            yield Sign(
+                f"its greatest position is {self._top}, below the checkpoint, and the row there was written after the "
+                "last planning."
+            )
+
+    def _vouched(self, before: Witness) -> bool:
+        """Whether a sequence that gives out nothing below the checkpoint says that rows were only removed."""
+        return any(
+            item.last is not None and item.last + max(item.step, 1) - 1 >= before.end - 1 for item in self._sequences
+        )
+
+    def _relations(self, before: Witness) -> Iterator[Sign]:
+        """Partitions and heirs that were added, and relations whose rows were removed or written anew.
+
+        Where one of the known relations is gone, another one may have taken its place, with other rows at the same
+        positions.
+        """
+        replaced = bool(set(before.files) - {item.oid for item in self._origins})
+        again = moved_in(self._origins, before.attached)
+        for item in self._origins:
+            if item.kind in ("p", "v"):
+                continue
+            if item.oid not in before.files:
+                where, origin = self._below(before, item)
+                if where and self._count(where, origin):
+                    seen = f"{item.label} was added to it, with rows below the checkpoint."
+                    yield Sign(seen, where=where, origin=origin, moved=not replaced)
+                continue
+            if item.oid in again:
+                where, origin = self._below(before, item, since=True)
+                if where and self._count(where, origin):
+                    seen = f"{item.label} was detached and attached again, with rows below the checkpoint."
+                    yield Sign(seen, where=where, origin=origin, moved=not replaced)
+            if item.file != before.files[item.oid] and self._late_near(before, item):
+                yield Sign(
+                    f"all rows of {item.label} were removed or written anew since the last planning, as TRUNCATE and "
+                    "some forms of ALTER TABLE do, and there are rows below the checkpoint."
+                )
+
+    def _below(self, before: Witness, item: Origin, *, since: bool = False) -> tuple[str, Origin | None]:
+        """Return a condition for the rows of a relation below the end of the last plan, and where it is to be asked.
+
+        A view may leave out some of them, so they are looked for in it. No condition where they cannot be known there.
+
+        :param since: only those that came since the last planning, as far as rows tell that
+        """
+        end = self._value(before.end)
+        came = f" AND {self._unseen(before)}" if since else ""
+        if self._table.kind != "v":
+            return f"{self._cursor} < {end}{came if self._dated else ''}", item
+        column = self._column(item)
+        late = f"SELECT {column} FROM {item.sql} AS t WHERE {column} < {end}{came}"
+        return (f"{self._cursor} IN ({late})" if column else ""), None
+
+    def _column(self, item: Origin) -> str | None:
+        """Return the cursor's column in a relation below a view; None if there is none or the user may not read it."""
+        name = self._columns.get(item.oid)
+        return quote(name) if name is not None and self._fetch(_MAY_READ, [item.oid])[0][0] else None
+
+    def _late_near(self, before: Witness, item: Origin | None = None) -> bool:
+        """Whether the last row below the end of the last plan came after that.
+
+        Where the rows below a view cannot be looked at, a sequence that was restarted as well has to do as evidence.
+        """
+        column, relation, more = self._cursor, *self._relation(item)
+        if self._table.kind == "v":
+            if item is None:
+                return False
+            below_view = self._column(item)
+            if below_view is None:
+                return any(before.sequences.get(each.oid, (0, each.file))[1] != each.file for each in self._sequences)
+            column, relation, more = below_view, item.sql, ""
+        elif not self._dated:
+            return False
+        greatest = f"SELECT max({column}) FROM {relation} WHERE {column} < {self._value(before.end)}{more}"
+        late = f"SELECT FROM {relation} AS t WHERE {column} = ({greatest}) AND {self._unseen(before)}{more}"
+        return bool(self._fetch(f"SELECT EXISTS ({late})", [])[0][0])
+
+    def _count(self, where: str, item: Origin | None = None) -> int:
+        relation, more = self._relation(item)
+        limited = f"SELECT FROM {relation} AS t WHERE {where}{more} LIMIT {_TELL}"
+        return int(self._fetch(f"SELECT count(*) FROM ({limited}) AS late", [])[0][0])
+
+    def _relation(self, item: Origin | None) -> tuple[str, str]:
+        """Return the relation to search for one origin's rows, and a condition on them.
+
+        Where the user may not read the origin, it is the whole table.
+        """
+        if item is None:
+            return self._table.sql, ""
+        if self._fetch(_MAY_READ, [item.oid])[0][0]:
+            return item.sql, ""
+        return self._table.sql, f" AND tableoid = {item.oid:d}"
+
+    def _unseen(self, before: Witness) -> str:
+        """Condition for rows ``t`` that the last planning could not see."""
+        return f"NOT txid_visible_in_snapshot({_WRITTEN.format(row='t')}, {literal(before.snapshot)}::txid_snapshot)"
+
+    @property
+    def _dated(self) -> bool:
+        """Whether rows tell which transaction wrote them: a view's do not, nor do single columns."""
+        return self._table.kind != "v" and bool(self._fetch(_MAY_READ, [self._table.oid])[0][0])
+
+    def _value(self, position: int) -> str:
+        return value_sql(self._kind, position)
+
+    def _leads(self, sequence: SequenceState) -> bool:
+        """Whether it has given out all values up to the table's end, so it is where they come from."""
+        if sequence.last is None or self._top is None:
+            return False
+        return sequence.last + max(sequence.step, 1) - 1 >= self._top
+
+
+def _number(came: int) -> str:
+    return "one row" if came == 1 else f"{came} rows" if came < _TELL else f"{came} rows or more"
