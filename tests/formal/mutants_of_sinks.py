@@ -121,6 +121,24 @@ OF_SINKS: Sequence[Mutant] = (
         "::test_a_truncated_target_into_which_an_older_copy_is_put_back_is_set_back[append-id = 1-300]",
     ),
     Mutant(
+        "postgres: a partition that was filled while it was detached is not looked at",
+        "connectors/postgres/origins.py",
+        "moved_in",
+        "list(attached.get(item.oid, item.attached)) != list(item.attached)",
+        "False",
+        test="tests/integration/connectors/test_postgres_late_rows.py"
+        "::TestAPartitionThatIsAttachedAgain::test_as_an_heir_is_told",
+    ),
+    Mutant(
+        "postgres: of a trigger only the statement that assigns the cursor is read",
+        "connectors/postgres/code_text.py",
+        "TriggerCode.filling",
+        "wanted |= {word for item in more for word in item.words}",
+        "pass",
+        test="tests/integration/connectors/test_postgres_cursor_code.py"
+        "::TestSequences::test_one_that_a_trigger_uses_is_found[a variable]",
+    ),
+    Mutant(
         "postgres: a failover that parted before what was read counts as one without loss",
         "connectors/postgres/server_signs.py",
         "_lost",

@@ -61,6 +61,7 @@ _NUMBERED = re.compile(
 )
 """A row of another table that is made for its number."""
 
+_NAMES_TABLE = re.compile(r"\btg_(?:table|rel)", re.IGNORECASE)
 _EXECUTES = re.compile(r"\bexecute\b", re.IGNORECASE)
 _TEXT_FUNCTIONS = re.compile(
     r"\b(?:pg_catalog\.)?(format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)\s*(?=\()",
@@ -128,9 +129,14 @@ def _defaults(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[Filling
 def _triggers(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[Filling]:
     names = {(item.relation, item.name) for item in columns}
     oids = text_array(sorted({item.relation for item in columns}))
+    seen: set[tuple[str, ...]] = set()
     for trigger, table, schema, language, body, encoded, oid in fetch(_TRIGGERS, [oids]):
+        same = (body, encoded, *((schema, table) if _NAMES_TABLE.search(body) else ()))
         passed = [part for part in encoded.split("\\000") if part]
         for column in sorted(name for relation, name in names if relation == oid):
+            if (column, *same) in seen:  # that of another partition
+                continue
+            seen.add((column, *same))
             filling = Filling(f"trigger {trigger} of {schema}.{table}", [], [], trigger=True)
             if language != "plpgsql":
                 if column in (*passed, *re.findall(r"[\w$]+", body)) and body not in _FROM_CLOCK:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
 import pytest
 
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, psycopg_fetch
 from airflow_provider_ckpt.core.errors import ConfigError
 from tests.integration.connectors.postgres_support import connection, pipeline
 from tests.services.tables import execute
@@ -203,6 +205,35 @@ class TestSequences:
         execute(postgres_database, CACHED, *HARMLESS[way])
 
         fine(postgres_database)
+
+    def test_the_trigger_of_many_partitions_is_read_once(
+        self, postgres_database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        execute(
+            postgres_database,
+            PLAIN,
+            *trigger(
+                "NEW.id := nextval('own'); RETURN NEW;",
+                table="CREATE TABLE source (id bigint, note text) PARTITION BY RANGE (id)",
+            ),
+            *(f"CREATE TABLE p{n} PARTITION OF source FOR VALUES FROM ({n}0) TO ({n}9)" for n in range(1, 30)),
+        )
+        asked: list[str] = []
+
+        def counted(connection: Any) -> Fetch:
+            fetch = psycopg_fetch(connection)
+
+            def count(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+                asked.append(statement)
+                return fetch(statement, values)
+
+            return count
+
+        monkeypatch.setattr("airflow_provider_ckpt.connectors.postgres.source.psycopg_fetch", counted)
+
+        fine(postgres_database)
+
+        assert len(asked) < 30
 
     @pytest.mark.parametrize("way", UNREADABLE)
     def test_code_that_cannot_be_read_is_refused_by_name(self, postgres_database: str, way: str) -> None:

@@ -449,6 +449,47 @@ class TestRowsThatMoved:
         with pytest.raises(SourceError, match="corrected was added to it, with rows below the checkpoint"):
             partitioned.run()
 
+    def test_rows_that_were_only_changed_while_their_partition_was_detached_are_not_told(
+        self, partitioned: Replication
+    ) -> None:
+        self.move(partitioned, 500, 700)
+        partitioned.run()
+        self.attach_again(partitioned, "UPDATE part_500 SET note = 'changed'", "DELETE FROM part_500 WHERE id = 510")
+        add_rows(partitioned.dsn, "orders", 1001, 1011)
+
+        assert partitioned.run().records == Counts(10, 10)
+
+    def test_rows_that_a_partition_got_while_it_was_detached_are_told_and_recovered(self, orders: Replication) -> None:
+        execute(
+            orders.dsn,
+            "DELETE FROM orders WHERE id IN (600, 601)",
+            "ALTER TABLE orders RENAME TO old",
+            "CREATE TABLE orders (LIKE old) PARTITION BY RANGE (id)",
+            "ALTER TABLE orders ATTACH PARTITION old DEFAULT",
+        )
+        settled = orders.changed(recovery={"settle_lag": "0s"})
+        self.move(settled, 500, 700)
+        settled.run()
+        execute(settled.dsn, "ALTER TABLE orders DETACH PARTITION part_500")
+        add_rows(settled.dsn, "part_500", 600, 602)
+        execute(settled.dsn, "ALTER TABLE orders ATTACH PARTITION part_500 FOR VALUES FROM (500) TO (700)")
+
+        with pytest.raises(SourceError, match=r"part_500 was detached and attached again.* the first of them 600"):
+            settled.run()
+        assert found(settled)["alarms"] == []
+
+        assert settled.run().records == Counts(2, 2)
+        complete(settled)
+
+    def attach_again(self, orders: Replication, *meanwhile: str) -> None:
+        """Detach a partition, do something to it, and attach it again."""
+        execute(
+            orders.dsn,
+            "ALTER TABLE orders DETACH PARTITION part_500",
+            *meanwhile,
+            "ALTER TABLE orders ATTACH PARTITION part_500 FOR VALUES FROM (500) TO (700)",
+        )
+
     def test_those_below_the_low_watermark_are_told(self, partitioned: Replication) -> None:
         expired = partitioned.changed(recovery={"settle_lag": "0s", "window": "1s"})
         sleep(1.2)
