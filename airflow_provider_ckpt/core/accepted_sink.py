@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from airflow_provider_ckpt.core.batch import Batch, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.batch import Batch, BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.receipts_by_range import ReceiptsByRange, by_place
@@ -38,12 +38,13 @@ class AcceptedSink:
         """The state that :meth:`to_json` wrote."""
         return cls(tuple(_from_json(item) for item in data["lost"]), data["rows_missing"])
 
-    def covers(self, batch: Batch) -> bool:
-        """Whether the receipt of a batch was among those that were lost."""
-        place = (batch.key.generation, batch.key.partition)
-        return any(
-            (item.generation, item.partition) == place and item.range.overlaps(batch.range) for item in self.lost
-        )
+    def covers(self, key: BatchKey, span: Range) -> bool:
+        """Whether the receipt of a batch was among those that were lost.
+
+        :param span: the batch's range
+        """
+        place = (key.generation, key.partition)
+        return any((item.generation, item.partition) == place and item.range.overlaps(span) for item in self.lost)
 
     def part_of(self, item: RangeReceipt) -> RangeReceipt | None:
         """The sum of what was lost of a range receipt; None if nothing was."""

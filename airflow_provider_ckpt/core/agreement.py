@@ -126,7 +126,7 @@ def compare_receipts(recorded: Recorded, receipts: Iterable[Receipt]) -> Compare
         else:
             _beyond(recorded, receipt, found)
     for batch in recorded.batches.values():
-        if batch.receipt is not None and batch.key not in seen and not recorded.accepted.covers(batch):
+        if batch.receipt is not None and batch.key not in seen and not recorded.accepted.covers(batch.key, batch.range):
             message = (
                 f"the ledger has a receipt of {batch.range} ({batch.receipt.verdict.value}), and the sink has none"
             )

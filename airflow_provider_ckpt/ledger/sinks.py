@@ -53,9 +53,9 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
     """Batches whose receipt the sink must hold, in order.
 
     They are all that have a receipt of the newest epoch raised there, the newest of each partition of an older epoch,
-    and those beyond the checkpoint. Whatever suffix of its commits the sink has lost, one of them is in it, or the
-    newest fence. So of a side partition that has ended nothing is asked for once a newer epoch is raised: it delivers
-    no more, and its receipts lie further back in the sink with every run.
+    and those beyond the checkpoint that no person has accepted as lost. Whatever suffix of its commits the sink has
+    lost, one of them is in it, or the newest fence. So of a side partition that has ended nothing is asked for once a
+    newer epoch is raised: it delivers no more, and its receipts lie further back in the sink with every run.
     """
     raised = standing(connection, pipeline).epoch
     found: set[BatchKey] = set()
@@ -69,8 +69,11 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
             numbers = known.numbers if known.epoch == raised else [known.runs[-1][1]]
             found.update(BatchKey(known.generation, partition, number) for number in numbers)
     here = sa.and_(_B.pipeline == pipeline, _B.receipt.is_not(None))
-    ahead = connection.execute(sa.select(_B.generation, _B.partition, _B.seq).where(here))
-    found.update(BatchKey(*row) for row in ahead)
+    columns = (_B.generation, _B.partition, _B.seq, _B.range_start, _B.range_end)
+    gone = accepted(connection, pipeline)
+    for *key, start, end in connection.execute(sa.select(*columns).where(here)):
+        if not gone.covers(BatchKey(*key), Range(start, end)):
+            found.add(BatchKey(*key))
     return sorted(found)
 
 

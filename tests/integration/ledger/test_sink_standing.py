@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
+from airflow_provider_ckpt.core.acts import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.sink_standing import SinkStanding
@@ -112,3 +113,18 @@ def test_a_side_partition_that_has_ended_is_not_asked_for_in_every_run_for_ever(
 
     note(acts.again()).reconcile()
     assert [key.partition for key in expected(acts)] == ["t"]
+
+
+@pytest.mark.parametrize("kind", [ActKind.ACCEPT_SINK, ActKind.MOVE])
+def test_a_receipt_beyond_the_checkpoint_that_was_accepted_as_lost_is_expected_no_more(
+    acts: Acts, kind: ActKind
+) -> None:
+    first, second, third, fourth = note(acts).send(10, 20, 30, 40)
+    acts.settle(delivered(first), failed(second), delivered(third), delivered(fourth))
+    known = acts.ledger.recorded("orders")
+    lost = find_lost_receipts(known.passed, known.batches.values(), [receipt_of(first), receipt_of(third)])
+    assert [key.seq for key in expected(acts)] == [0, 2, 3]
+
+    acts.ledger.act_under(acts.lease, Act(kind), who="ann", why="restored", accepted=AcceptedSink(lost))
+
+    assert [key.seq for key in expected(acts)] == [2]
