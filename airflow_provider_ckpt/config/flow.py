@@ -245,8 +245,8 @@ class Sink(Part):
             raise ValueError(f"key is not supported by the {self.type} sink, which appends rows; leave it out")
         if self.mode == "upsert" and self.type != "postgres":
             raise ValueError(f"mode: upsert is not supported by the {self.type} sink; use append")
-        for key in ("rows_may_differ", "may_be_emptied"):
-            if getattr(self, key) and self.type != "postgres":
+        for key, types in (("rows_may_differ", ("postgres",)), ("may_be_emptied", ("postgres", "kafka"))):
+            if getattr(self, key) and self.type not in types:
                 raise ValueError(f"{key} is not supported by the {self.type} sink; leave it out")
         if self.grows and self.type not in ("delta", "iceberg"):
             raise ValueError(f"schema_evolution: add_columns is not supported by the {self.type} sink; use refuse")

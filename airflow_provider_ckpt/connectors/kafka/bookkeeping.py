@@ -130,7 +130,7 @@ def files_value(files: FileList) -> bytes:
 def moment_value(at: datetime, target: Mapping[str, Any] | None = None) -> bytes:
     """The value of an epoch's or an id's record: when it was written, for people.
 
-    :param target: of an epoch's, how far the target's log reached then, JSON-ready
+    :param target: of an epoch's, what the target's log held then, JSON-ready
     """
     return _text({"at": at.isoformat(), **({} if target is None else {"target": target})})
 
@@ -163,7 +163,7 @@ class Books:
 
     @property
     def target(self) -> Mapping[str, Any] | None:
-        """End of the target's log at the ledger's newest fence, JSON-ready; None if it was not recorded."""
+        """The target's log as the ledger's newest epoch last saw it, JSON-ready; None if it was not recorded."""
         noted: Mapping[str, Any] | None = json.loads(self.fences.get(self.newest, b"{}")).get("target")
         return noted
 

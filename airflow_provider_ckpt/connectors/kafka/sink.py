@@ -61,7 +61,7 @@ class KafkaSink:
         self._receipts = require_topic(receipts_topic(context.pipeline), "the receipts topic", pipeline.name)
         self._seconds = timeout(self._connection)
         self._topics: WrittenTopics | None = None
-        self._logs = TargetLogs(self._connection, pipeline.name)
+        self._logs = TargetLogs(self._connection, pipeline.name, may_be_emptied=pipeline.sink.may_be_emptied)
 
     @property
     def location(self) -> str:
@@ -110,6 +110,19 @@ class KafkaSink:
         lost = None if target is None or noted is None else self._logs.lost(target, TargetLog.from_json(noted))
         return Claims(books.highest, books.ledgers, identity, lost)
 
+    def keep_witness(self, epoch: int) -> None:
+        """See :class:`KeepsWitness`. Of a log that lost records none is kept: the next run is to tell."""
+        target = self._ask().find(self._name)
+        if target is None or not self._kept():
+            return
+        seen = self._logs.now(target, self._ask())  # first: what is lost after it is told by it
+        with closing(self._reading(committed=False)) as reading:
+            self._to_end(reading)
+            books = reading.books
+        noted = books.target
+        if books.newest == epoch and (noted is None or self._logs.lost(target, TargetLog.from_json(noted)) is None):
+            self._note_epoch(epoch, seen)
+
     def fence(self, epoch: int) -> None:
         """Note the epoch, then end whoever may still write under an older one. See :meth:`Sink.fence`.
 
@@ -121,8 +134,7 @@ class KafkaSink:
             self._to_end(reading)
             self._refuse_older(books, epoch)
             target = self._ask().find(self._name)
-            now = moment_value(datetime.now(UTC), None if target is None else self._logs.now(target).to_json())
-            note(self._connection, self._receipts, [(epoch_key(self._context.ledger, epoch), now)])
+            self._note_epoch(epoch, None if target is None else self._logs.now(target, self._ask()))
             self._to_end(reading)
             self._refuse_older(books, epoch)
             self._end_users([used.partition for used in books.ids])
@@ -254,6 +266,11 @@ class KafkaSink:
     def _to_end(self, reading: Reading) -> None:
         end = self._ask().end(self._receipts)
         reading.to(end, self._seconds + transaction_seconds(self._connection))
+
+    def _note_epoch(self, epoch: int, seen: TargetLog | None) -> None:
+        """Write the record of an epoch, with what the target's log holds. A newer epoch's counts all the same."""
+        value = moment_value(datetime.now(UTC), None if seen is None else seen.to_json())
+        note(self._connection, self._receipts, [(epoch_key(self._context.ledger, epoch), value)])
 
     def _refuse_older(self, books: Books, epoch: int) -> None:
         if books.newest > epoch:

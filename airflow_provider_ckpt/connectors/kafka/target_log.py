@@ -1,61 +1,89 @@
-"""Detection by the sink of a target whose log lost records: each fence records how far the log reached.
+"""Detection by the sink of a target whose log lost records: each fence, and each run's end, records what the log held.
 
-A later loss of rows that were delivered before the newest fence is thus detected. A loss of rows delivered after it is
-not, unless their receipts were lost as well, which the ledger detects.
+A later loss of rows that were delivered before the newest record is thus detected. Not so what a run delivered that was
+killed, unless the receipts were lost as well, which the ledger detects.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from airflow_provider_ckpt.connectors.kafka.probe import Place, Probe
 from airflow_provider_ckpt.connectors.kafka.topic import Asking, Bounds
-from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic
+from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaConsumerError
+
+_CLOCKS_MS = 600_000
+"""How far apart the broker's clock and this one's may be where it is told what retention cannot have removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeld:
+    """Records that a partition held.
+
+    :param end: the offset after its last one
+    :param leader_epoch: of the leader, if the broker gave it
+    :param start: the offset of its first one
+    :param newest_ms: the largest timestamp of all; None if there was none
+    """
+
+    end: int
+    leader_epoch: int | None
+    start: int
+    newest_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class TargetLog:
-    """End of the log of each partition of a target.
+    """What each partition of a target held.
 
     :param topic: the target's id
-    :param ends: by partition, the offset after its last record, and the leader epoch if the broker gave it
+    :param held: by partition
     """
 
     topic: str
-    ends: Mapping[int, tuple[int, int | None]]
+    held: Mapping[int, LogHeld]
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; :meth:`from_json` is its inverse."""
-        return {"topic": self.topic, "ends": [[number, *at] for number, at in sorted(self.ends.items())]}
+        return {"topic": self.topic, "held": [[number, *astuple(at)] for number, at in sorted(self.held.items())]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TargetLog:
         """The log that :meth:`to_json` wrote."""
-        return cls(data["topic"], {number: (end, leader_epoch) for number, end, leader_epoch in data["ends"]})
+        return cls(data["topic"], {number: LogHeld(*at) for number, *at in data["held"]})
 
 
 class TargetLogs:
     """Looks at a target's log.
 
     :param pipeline: for the client's name
+    :param may_be_emptied: whether records are deleted on purpose, so that their absence is no loss
     """
 
-    def __init__(self, connection: Connection, pipeline: str) -> None:
+    def __init__(self, connection: Connection, pipeline: str, *, may_be_emptied: bool = False) -> None:
         self._connection = connection
         self._pipeline = pipeline
+        self._may_be_emptied = may_be_emptied
 
-    def now(self, target: WrittenTopic) -> TargetLog:
-        """Return the current end of the target's log.
+    def now(self, target: WrittenTopic, topics: WrittenTopics) -> TargetLog:
+        """Return what the target's log holds now.
 
+        :param target: the target
+        :param topics: asks the broker
         :raises CkptError: if the broker cannot be queried
         """
         held = self._held(target, range(target.partitions))
-        return TargetLog(target.id, {number: (at.log_end, at.leader_epoch) for number, at in held.items()})
+        newest = topics.newest_times(target.name, target.partitions)
+        return TargetLog(
+            target.id,
+            {number: LogHeld(at.log_end, at.leader_epoch, at.start, newest.get(number)) for number, at in held.items()},
+        )
 
     def lost(self, target: WrittenTopic, noted: TargetLog) -> str | None:
         """A sentence that says what is gone of what was there when it was noted; None if nothing is.
@@ -64,19 +92,26 @@ class TargetLogs:
         """
         if noted.topic != target.id:
             return None
-        numbers = [number for number in noted.ends if number < target.partitions]
+        numbers = [number for number in noted.held if number < target.partitions]
         held = self._held(target, numbers)
         for number in numbers:
-            end = noted.ends[number][0]
+            end = noted.held[number].end
             if held[number].log_end < end:
                 return (
                     f"partition {number} of topic {target.name} ends at offset {held[number].log_end}, and reached "
-                    f"{end} when the newest fence was raised"
+                    f"{end} when this pipeline last looked"
+                )
+            if not self._may_be_emptied and _deleted(target, noted.held[number], held[number]):
+                return (
+                    f"partition {number} of topic {target.name} begins at offset {held[number].start}, and began at "
+                    f"{noted.held[number].start} when this pipeline last looked, which the topic's retention does not "
+                    "explain: somebody deleted records (where that is on purpose, write sink.may_be_emptied: true)"
                 )
         places = {
-            number: Place(noted.ends[number][0], noted.ends[number][1])
+            number: Place(noted.held[number].end, noted.held[number].leader_epoch)
             for number in numbers
-            if held[number].start <= noted.ends[number][0] and held[number].leader_epoch != noted.ends[number][1]
+            if held[number].start <= noted.held[number].end
+            and held[number].leader_epoch != noted.held[number].leader_epoch
         }
         with closing(Probe(self._connection, self._pipeline, target.name, isolation="read_uncommitted")) as probe:
             try:
@@ -89,8 +124,8 @@ class TargetLogs:
             if seen.lost is not None:
                 said = seen.lost.partition(" Reset to")[0].rstrip(".")
                 return (
-                    f"partition {number} of topic {target.name} lost records that were there when the newest fence was "
-                    f"raised: {said}"
+                    f"partition {number} of topic {target.name} lost records that were there when this pipeline last "
+                    f"looked: {said}"
                 )
         return None
 
@@ -98,3 +133,18 @@ class TargetLogs:
         client = f"ckpt-sink-{self._pipeline}"
         with closing(Asking(self._connection, target.name, client, ErrorType.KAFKA_PRODUCER)) as asking:
             return asking.bounds(numbers)
+
+
+def _deleted(target: WrittenTopic, before: LogHeld, now: Bounds) -> bool:
+    """Whether records are gone from a log's beginning that the topic's retention cannot have removed.
+
+    :param before: what the partition held, and now does not hold from its first offset on
+    """
+    if now.start <= before.start or target.compacted or target.number("retention.bytes") >= 0:
+        return False
+    kept_ms = target.number("retention.ms")
+    if kept_ms < 0:
+        return True
+    if now.start < before.end or before.newest_ms is None:
+        return False  # the oldest records may have been old enough
+    return before.newest_ms + kept_ms > time.time() * 1000 + _CLOCKS_MS

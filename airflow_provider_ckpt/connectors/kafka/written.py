@@ -142,6 +142,20 @@ class WrittenTopics:
 
         return self._asked(f"asking for the end of topic {name}", ask)
 
+    def newest_times(self, name: str, partitions: int) -> Mapping[int, int]:
+        """By partition of a topic, the largest timestamp of its records in ms; nothing of one that holds none."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        wanted = {TopicPartition(name, number): OffsetSpec.max_timestamp() for number in range(partitions)}
+
+        def ask() -> dict[int, int]:
+            asked = self._admin.list_offsets(wanted, request_timeout=self._timeout)
+            found = {at.partition: said.result() for at, said in asked.items()}
+            return {number: int(at.timestamp) for number, at in found.items() if at.offset >= 0}
+
+        return self._asked(f"asking for the newest record of topic {name}", ask)
+
     def _asked(self, doing: str, step: Callable[[], _T]) -> _T:
         """Ask, and again while the broker or the client is still finding out who leads the partition."""
         from confluent_kafka import KafkaException

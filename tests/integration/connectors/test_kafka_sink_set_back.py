@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic
-from airflow_provider_ckpt.connectors.protocols import Claims, SinkContext
+from airflow_provider_ckpt.connectors.protocols import Claims, KeepsWitness, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
 from tests.integration.connectors.conformance_sink import LEDGER, Run, content, task
 from tests.integration.connectors.kafka_sink_support import TopicHarness
@@ -153,3 +153,116 @@ def test_a_topic_that_one_broker_may_acknowledge_alone_is_named(replicas: int, i
 
     assert bool(weaknesses) is named
     assert all(f"min.insync.replicas is 1 with {replicas} replicas" in weakness for weakness in weaknesses)
+
+
+def _delivered(harness: TopicHarness) -> None:
+    """A run of epoch 2 that takes over, delivers a batch, and looks at the target at its end."""
+    with Run(harness, 2) as run:
+        run.take_over().send(task(2), content(2))
+        assert isinstance(run.sink, KeepsWitness)
+        run.sink.keep_witness(2)
+
+
+def _delete(harness: TopicHarness, end: int) -> None:
+    from confluent_kafka import TopicPartition
+
+    admin = harness.broker.admin()  # without it, nobody answers
+    for deleted in admin.delete_records([TopicPartition(harness.topic, 0, end)]).values():
+        deleted.result(30)
+
+
+@pytest.mark.parametrize("filled", [0, 1, 50])
+def test_rows_delivered_after_the_newest_fence_and_lost_with_the_log_set_it_back(
+    harness: TopicHarness, filled: int
+) -> None:
+    _delivered(harness)
+    assert _claims(harness).set_back is None
+    harness.broker.kill()
+    harness.broker.lose_log(harness.topic)
+    harness.broker.start()
+    put(harness.broker, harness.topic, numbered(filled))
+
+    assert f"partition 0 of topic {harness.topic}" in str(_claims(harness).set_back)
+
+
+@pytest.mark.parametrize("filled", [0, 1, 50])
+def test_rows_delivered_after_the_newest_fence_and_lost_with_the_tail_set_it_back(
+    harness: TopicHarness, tmp_path: Path, filled: int
+) -> None:
+    harness.broker.stop()
+    harness.broker.copy_log(harness.topic, tmp_path / "log")
+    harness.broker.start()
+    _delivered(harness)
+    harness.broker.kill()
+    harness.broker.lose_log(harness.topic, tmp_path / "log")
+    harness.broker.start()
+    put(harness.broker, harness.topic, numbered(filled))
+
+    assert f"partition 0 of topic {harness.topic}" in str(_claims(harness).set_back)
+
+
+def test_a_witness_of_a_log_that_lost_records_is_not_kept(harness: TopicHarness) -> None:
+    _delivered(harness)
+    harness.broker.kill()
+    harness.broker.lose_log(harness.topic)
+    harness.broker.start()
+    with closing(harness.sink(ASKING)) as sink:
+        assert isinstance(sink, KeepsWitness)
+        sink.keep_witness(2)
+
+    assert _claims(harness).set_back is not None
+
+
+def test_a_witness_of_an_older_epoch_changes_nothing(harness: TopicHarness) -> None:
+    _delivered(harness)
+    with Run(harness, 3) as run:
+        run.take_over()
+    with closing(harness.sink(ASKING)) as sink:
+        assert isinstance(sink, KeepsWitness)
+        sink.keep_witness(2)
+
+    claims = _claims(harness)
+    assert (claims.epoch, claims.set_back) == (3, None)
+
+
+@pytest.mark.parametrize("end", [1, -1])
+def test_records_deleted_where_nothing_expires_set_it_back(harness: TopicHarness, end: int) -> None:
+    alter(harness.broker, harness.topic, {"retention.ms": "-1"})
+    _delivered(harness)
+    _delete(harness, end)
+
+    said = str(_claims(harness).set_back)
+
+    assert f"partition 0 of topic {harness.topic} begins at offset" in said
+    assert "sink.may_be_emptied: true" in said
+    with Run(harness, 3) as run:
+        run.take_over()
+    assert _claims(harness).set_back is None
+
+
+def test_all_records_deleted_before_they_can_expire_set_it_back(harness: TopicHarness) -> None:
+    _delivered(harness)
+    _delete(harness, -1)
+
+    assert "somebody deleted records" in str(_claims(harness).set_back)
+
+
+@pytest.mark.parametrize("retention", [{"retention.ms": "60000"}, {"retention.bytes": "1000000"}])
+def test_records_that_may_have_expired_set_nothing_back(harness: TopicHarness, retention: dict[str, str]) -> None:
+    alter(harness.broker, harness.topic, retention)
+    _delivered(harness)
+    _delete(harness, -1)
+
+    assert _claims(harness).set_back is None
+
+
+def test_records_deleted_on_purpose_set_nothing_back_and_a_lost_log_does(harness: TopicHarness) -> None:
+    harness.sink_settings["may_be_emptied"] = True
+    _delivered(harness)
+    _delete(harness, -1)
+    assert _claims(harness).set_back is None
+    harness.broker.kill()
+    harness.broker.lose_log(harness.topic)
+    harness.broker.start()
+
+    assert "ends at offset 0" in str(_claims(harness).set_back)
