@@ -68,10 +68,10 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: what one row's data is too much for fails its batch",
-        "connectors/postgres/rows.py",
+        "connectors/postgres/row_errors.py",
         "",
-        "data_exception OR integrity_constraint_violation OR program_limit_exceeded",
-        "data_exception OR integrity_constraint_violation",
+        "^(22|23|54)",
+        "^(22|23)",
         test=f"{_HOSTILE}[JSON that is nested too deep]",
         text=True,
     ),

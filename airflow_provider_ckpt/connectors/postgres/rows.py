@@ -7,6 +7,7 @@ others. One by one: an exception block for each row where it must be, so that a 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,15 @@ from airflow_provider_ckpt.connectors.postgres.common import literal, quote, wit
 from airflow_provider_ckpt.connectors.postgres.encode import Field, encoded, fields
 from airflow_provider_ckpt.connectors.postgres.exact_values import MISFIT
 from airflow_provider_ckpt.connectors.postgres.row_count import RowCount
+from airflow_provider_ckpt.connectors.postgres.row_errors import (
+    OF_A_ROW,
+    OF_DATA,
+    OF_FUNCTIONS,
+    OF_NAMES,
+    OF_SEVERAL,
+    OF_SYNTAX,
+    may_be_of_rows,
+)
 from airflow_provider_ckpt.connectors.postgres.table import Table
 from airflow_provider_ckpt.connectors.postgres.upsert_key import KeyColumn
 from airflow_provider_ckpt.connectors.protocols import NUMBER
@@ -26,12 +36,6 @@ if TYPE_CHECKING:
 _BAD = "ckpt_bad"
 CHECK = "SET CONSTRAINTS ALL IMMEDIATE"
 """Checks what the target defers to the commit while the failure can still be traced to its row."""
-
-_OF_DATA = "data_exception OR integrity_constraint_violation OR program_limit_exceeded"
-"""SQLSTATE classes 22, 23 and 54, which one row's data may be the cause of."""
-
-_OF_SEVERAL = f"{_OF_DATA} OR cardinality_violation"
-"""And 21000: two rows of one statement have the same key after all, such as one that a trigger changes."""
 
 _MISFIT_STATE = "22000"
 
@@ -171,11 +175,15 @@ class Rows:
         return f"ON CONFLICT ({', '.join(map(quote, key))}) DO UPDATE SET {changes}"
 
     def _block(self, stage: str) -> str:
-        """Blocks of rows in order, each in a subtransaction; the rows of a block that fails, one by one."""
+        """Blocks of rows in order, each in a subtransaction; the rows of a block that fails, one by one.
+
+        An error that a function of the target raises is its row's if another row passes, else the batch's.
+        """
         body = f"""
             #variable_conflict use_column
             DECLARE ckpt_block record; ckpt_item record; ckpt_detail text; ckpt_context text; ckpt_field text;
                 ckpt_before bigint; ckpt_added bigint := 0; ckpt_sent bigint := 0;
+                ckpt_state text; ckpt_told text; ckpt_raised text; ckpt_why text; ckpt_unread boolean;
             BEGIN
                 FOR ckpt_block IN
                     SELECT array_agg(ctid) AS places FROM (
@@ -184,16 +192,27 @@ class Rows:
                 LOOP
                     BEGIN
                         {self._counted(stage, "WHERE s.ctid = ANY (ckpt_block.places)")}
-                    EXCEPTION WHEN {_OF_SEVERAL} THEN
+                    EXCEPTION WHEN OTHERS OR assert_failure THEN
+                        IF SQLSTATE !~ '{OF_SEVERAL}' THEN RAISE; END IF;
                         FOR ckpt_item IN
                             SELECT ctid AS place, {NUMBER} AS number FROM {stage}
                             WHERE ctid = ANY (ckpt_block.places) ORDER BY {NUMBER}
                         LOOP
                             BEGIN
                                 {self._counted(stage, "WHERE s.ctid = ckpt_item.place")}
-                            EXCEPTION WHEN {_OF_DATA} THEN
+                            EXCEPTION WHEN OTHERS OR assert_failure THEN
+                                IF SQLSTATE !~ '{OF_A_ROW}' THEN RAISE; END IF;
                                 GET STACKED DIAGNOSTICS
+                                    ckpt_state = RETURNED_SQLSTATE, ckpt_told = MESSAGE_TEXT,
                                     ckpt_detail = PG_EXCEPTION_DETAIL, ckpt_context = PG_EXCEPTION_CONTEXT;
+                                IF ckpt_state ~ '{OF_FUNCTIONS}' THEN
+                                    ckpt_why := coalesce(ckpt_why, ckpt_told);
+                                    ckpt_raised := coalesce(ckpt_raised, ckpt_state);
+                                ELSIF ckpt_state !~ '{OF_DATA}' THEN
+                                    ckpt_unread := false;
+                                    {self._unread(stage)}
+                                    IF NOT ckpt_unread THEN RAISE; END IF;
+                                END IF;
                                 ckpt_field := NULL;
                                 {self._blame(stage)}
                                 INSERT INTO pg_temp.{_BAD} VALUES (ckpt_item.number, SQLSTATE, SQLERRM, concat_ws(
@@ -203,9 +222,27 @@ class Rows:
                         END LOOP;
                     END;
                 END LOOP;
+                IF ckpt_raised IS NOT NULL AND ckpt_sent = 0 THEN
+                    RAISE EXCEPTION USING ERRCODE = ckpt_raised, MESSAGE = ckpt_why;
+                END IF;
                 PERFORM {self._count.already("ckpt_added")}, {self._count.sent("ckpt_sent")};
             END"""
         return f"DO {_dollar_quoted(body)};"
+
+    def _unread(self, stage: str) -> str:
+        """Finds whether the error comes from reading a value, not from the target's triggers or constraints."""
+        tried = []
+        for field in self._lenient:
+            states = OF_SYNTAX
+            if self._target.by_name[field.name].element.startswith("reg"):
+                states = f"{OF_SYNTAX}|{OF_NAMES}"
+            tried.append(f"""
+                                    BEGIN
+                                        PERFORM {field.value} FROM {stage} AS s WHERE s.ctid = ckpt_item.place;
+                                    EXCEPTION WHEN OTHERS THEN
+                                        ckpt_unread := ckpt_unread OR SQLSTATE ~ '{states}';
+                                    END;""")
+        return "".join(tried)
 
     def _blame(self, stage: str) -> str:
         """Finds the column whose value alone fails already, where the value may not be shown."""
@@ -216,7 +253,8 @@ class Rows:
                                 BEGIN
                                     PERFORM {self._target.by_name[field.name].fitted(field.exact)}
                                     FROM {stage} AS s WHERE s.ctid = ckpt_item.place;
-                                EXCEPTION WHEN data_exception THEN
+                                EXCEPTION WHEN data_exception OR syntax_error_or_access_rule_violation
+                                    OR invalid_schema_name OR internal_error THEN
                                     ckpt_field := {literal(field.name)};
                                 END;"""
             for field in self._lenient
@@ -232,7 +270,8 @@ class Rows:
 
 
 def _without_values(error: ErrorInfo) -> ErrorInfo:
-    return replace(error, message=without_values(error.message, error.sqlstate), trace=None)
+    unread = re.search(f"{OF_SYNTAX}|{OF_NAMES}", error.sqlstate or "")
+    return replace(error, message=without_values(error.message, "22000" if unread else error.sqlstate), trace=None)
 
 
 def _error_of(sqlstate: str, message: str, trace: str, field: str | None) -> ErrorInfo:
@@ -256,7 +295,6 @@ def deliver_with_care(
     run: Callable[[str], None],
     *,
     cast: bool,
-    is_data_error: Callable[[Exception], bool],
 ) -> Mapping[int, ErrorInfo]:
     """Put a batch into the target that :meth:`Rows.send` could not.
 
@@ -277,13 +315,13 @@ def deliver_with_care(
         try:
             return attempt(sender.cast)
         except Error as error:
-            if not is_data_error(error):
+            if not may_be_of_rows(error):
                 raise
         run(again)
     try:
         return attempt(sender.send_each)
     except Error as error:
-        if not is_data_error(error):
+        if not may_be_of_rows(error):
             raise
     run(again)
     return attempt(sender.send_each, CHECK)

@@ -22,10 +22,11 @@ from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     session_prefix,
 )
 from airflow_provider_ckpt.connectors.postgres.claim import begin, fenced
-from airflow_provider_ckpt.connectors.postgres.common import error_info, literal, open_adbc, require, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.common import error_info, literal, open_adbc, require
 from airflow_provider_ckpt.connectors.postgres.durability import DURABLE
 from airflow_provider_ckpt.connectors.postgres.letters import UnwrittenError, write_letters
 from airflow_provider_ckpt.connectors.postgres.row_count import ROWS_DIFFER, RowCount
+from airflow_provider_ckpt.connectors.postgres.row_errors import may_be_of_rows
 from airflow_provider_ckpt.connectors.postgres.rows import CHECK, Rows, deliver_with_care
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.postgres.target import Target, describe_target
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
     _Send = Callable[[pa.Table], Mapping[int, ErrorInfo]]
-
-_OF_DATA = ("21", "22", "23", "54")
-"""SQLSTATE classes of which rows' data may be the cause; 21: keys that are one key in the target; 54: a value nested
-too deep, or too large for an index."""
 
 _DIFFER_HINT = (
     "A trigger of the target swallows rows or adds some. Let it store what it is given, or, if that is meant, write "
@@ -123,7 +120,7 @@ class PostgresWriter:
         except pa.ArrowInvalid:
             send = self._with_care(task, cast=True)
         except Error as error:
-            if not _is_data_error(error):
+            if not may_be_of_rows(error):
                 raise
             send = self._with_care(task, cast=False)
         self._run("ROLLBACK")
@@ -200,7 +197,7 @@ class PostgresWriter:
 
     def _with_care(self, task: BatchTask, *, cast: bool) -> _Send:
         def send(rows: pa.Table) -> Mapping[int, ErrorInfo]:
-            return deliver_with_care(rows, self._sender(task, rows), self._run, cast=cast, is_data_error=_is_data_error)
+            return deliver_with_care(rows, self._sender(task, rows), self._run, cast=cast)
 
         return send
 
@@ -263,8 +260,3 @@ class PostgresWriter:
 
 def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
     return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)
-
-
-def _is_data_error(error: Exception) -> bool:
-    state = sqlstate_of(error)
-    return state is not None and state[:2] in _OF_DATA

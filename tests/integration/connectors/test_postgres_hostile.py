@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -77,7 +79,7 @@ def test_a_text_that_the_target_s_encoding_does_not_have_costs_its_row(postgres_
         assert lane.letters() == [(1, "22P05")]
 
 
-def test_what_a_trigger_raises_is_told_though_another_row_is_bad(postgres_database: str) -> None:
+def test_what_a_trigger_raises_for_one_row_costs_that_row_and_for_all_the_batch(postgres_database: str) -> None:
     execute(
         postgres_database,
         "CREATE TABLE target (id int, t text NOT NULL)",
@@ -90,8 +92,140 @@ def test_what_a_trigger_raises_is_told_though_another_row_is_bad(postgres_databa
         "CREATE TRIGGER refuse BEFORE INSERT ON target FOR EACH ROW EXECUTE FUNCTION refuse()",
     )
     with Lane(postgres_database) as lane:
-        outcome = lane.send(id=pa.array([1, 2, 3]), t=pa.array([None, "never", "c"]))
+        assert delivered(lane.send(id=pa.array([1, 2, 3]), t=pa.array([None, "never", "c"])))
+        assert (lane.rows("id"), lane.letters()) == ([(3,)], [(0, "23502"), (1, "P0001")])
+
+        outcome = lane.send(id=pa.array([1, 2]), t=pa.array([None, "never"]))
 
         assert outcome.error is not None
         assert outcome.error.sqlstate == "P0001"
         assert outcome.error.message.endswith(" to public.target: no thanks")
+
+
+_ASSERTING = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF NEW.id = 7 THEN {raised}; END IF;
+    RETURN NEW;
+END $$
+"""
+
+
+@pytest.mark.parametrize(
+    ("raised", "state"),
+    [
+        ("RAISE EXCEPTION 'no thanks'", "P0001"),
+        ("ASSERT false, 'no thanks'", "P0004"),
+        ("RAISE EXCEPTION 'no thanks' USING ERRCODE = 'ZX001'", "ZX001"),
+        ("RAISE EXCEPTION 'no thanks' USING ERRCODE = '45000'", "45000"),
+    ],
+)
+@pytest.mark.parametrize("timing", ["BEFORE INSERT", "AFTER INSERT"])
+@pytest.mark.parametrize("sink", [{}, {"mode": "upsert", "key": ["id"]}], ids=["append", "upsert"])
+def test_a_row_for_which_a_trigger_raises_costs_itself(
+    postgres_database: str, raised: str, state: str, timing: str, sink: dict[str, Any]
+) -> None:
+    execute(
+        postgres_database,
+        "CREATE TABLE target (id int PRIMARY KEY)",
+        _ASSERTING.format(raised=raised),
+        f"CREATE TRIGGER refuse {timing} ON target FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    with Lane(postgres_database, sink=sink) as lane:
+        assert delivered(lane.send(id=pa.array(range(200), pa.int32())))
+
+        assert lane.letters() == [(7, state)]
+        assert lane.rows("count(*)") == [(199,)]
+
+
+def test_a_row_that_a_deferred_trigger_refuses_costs_itself(postgres_database: str) -> None:
+    execute(
+        postgres_database,
+        "CREATE TABLE target (id int)",
+        _ASSERTING.format(raised="RAISE 'no thanks'"),
+        "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON target DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    with Lane(postgres_database) as lane:
+        assert delivered(lane.send(id=pa.array(range(20), pa.int32())))
+
+        assert lane.letters() == [(7, "P0001")]
+
+
+def test_a_value_that_a_domain_s_function_refuses_costs_its_row(postgres_database: str) -> None:
+    execute(
+        postgres_database,
+        "CREATE FUNCTION is_fit(v text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN"
+        " IF v = 'bad' THEN RAISE 'not %', v; END IF; RETURN true; END $$",
+        "CREATE DOMAIN fit AS text CHECK (is_fit(VALUE))",
+        "CREATE TABLE target (id int, t fit)",
+    )
+    with Lane(postgres_database) as lane:
+        assert delivered(lane.send(id=pa.array([1, 2, 3]), t=pa.array(["a", "bad", "c"])))
+
+        assert (lane.rows("id"), lane.letters()) == ([(1,), (3,)], [(1, "P0001")])
+
+
+@pytest.mark.parametrize(
+    ("column", "good", "bad", "state"),
+    [
+        ("hstore", "a=>1", "a=>", "XX000"),
+        ("ltree", "a.b", "a..b", "42601"),
+        ("tsquery", "a & b", "a & & b", "42601"),
+        ("tsvector", "a b", "'a", "42601"),
+        ("jsonpath", "$.a", "$.a[", "42601"),
+        ("regclass", "pg_class", "nothing", "42P01"),
+        ("regtype", "int4", "nothing", "42704"),
+        ("regrole", "pg_monitor", "nothing", "42704"),
+        ("regprocedure", "abs(int4)", "nothing(int4)", "42883"),
+        ("regnamespace", "public", "nothing", "3F000"),
+        ("regclass[]", "{pg_class}", "{nothing}", "42P01"),
+    ],
+)
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_text_that_its_type_cannot_read_costs_its_row(
+    postgres_database: str, column: str, good: str, bad: str, state: str, enabled: bool
+) -> None:
+    execute(
+        postgres_database,
+        "CREATE EXTENSION hstore",
+        "CREATE EXTENSION ltree",
+        f"CREATE TABLE target (id int, x {column})",
+    )
+    with Lane(postgres_database, dead_letter_queue={"enabled": enabled}) as lane:
+        outcome = lane.send(id=pa.array([*range(20)], pa.int32()), x=pa.array([*[good] * 12, bad, *[good] * 7]))
+        if enabled:
+            alone = lane.send(id=pa.array([99], pa.int32()), x=pa.array([bad]))
+            assert (delivered(outcome), delivered(alone)) == (True, True)
+            assert lane.letters() == [(0, state), (12, state)]
+            assert len(lane.rows("id")) == 19
+        else:
+            assert outcome.error is not None
+            assert "column x" in outcome.error.message
+            assert '"nothing' not in outcome.error.message
+
+
+@pytest.mark.parametrize(
+    ("broken", "state"),
+    [
+        ("PERFORM NEW.nothing", "42703"),
+        ("PERFORM * FROM nothing", "42P01"),
+        ("PERFORM nothing(1)", "42883"),
+        ("EXECUTE 'SELEC'", "42601"),
+        ("RAISE 'no' USING ERRCODE = '42501'", "42501"),
+    ],
+)
+def test_a_trigger_that_is_broken_for_one_row_still_fails_the_batch(
+    postgres_database: str, broken: str, state: str
+) -> None:
+    execute(
+        postgres_database,
+        "CREATE TABLE target (id int, kind regclass)",
+        _ASSERTING.format(raised=broken),
+        "CREATE TRIGGER refuse BEFORE INSERT ON target FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    with Lane(postgres_database) as lane:
+        outcome = lane.send(id=pa.array(range(20), pa.int32()), kind=pa.array(["pg_class"] * 20))
+
+        assert outcome.error is not None
+        assert outcome.error.sqlstate == state
+        assert (lane.rows(), lane.letters()) == ([], [])

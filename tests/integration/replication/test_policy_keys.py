@@ -265,7 +265,7 @@ def test_a_record_that_is_retried_has_its_batch_s_attempts_though_others_kept_it
 
 
 def test_an_error_that_no_rule_names_halts_with_its_type_in_the_message(orders: Replication) -> None:
-    refusing(orders.dsn, "NEW.id = 150", "P0001")
+    refusing(orders.dsn, "NEW.id = 150", "0A000")
 
     with pytest.raises(CkptError, match=r"^\[Sink\] pipeline orders, batch .*#1: .*it is refused"):
         orders.run()
