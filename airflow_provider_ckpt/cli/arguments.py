@@ -6,6 +6,8 @@ from typing import Any
 
 from airflow.cli.cli_config import ARG_VERBOSE, Arg
 
+from airflow_provider_ckpt.core.numbers import whole
+
 
 def arg(*flags: str, **options: Any) -> Arg:
     """One argument; the options are those of ``argparse``."""
@@ -14,7 +16,7 @@ def arg(*flags: str, **options: Any) -> Arg:
 
 def position(text: str) -> int:
     """A source position; tables set thousands apart, so a person may paste one with its commas."""
-    return int(text.replace(",", ""))
+    return whole(text.replace(",", ""))
 
 
 FILE = arg("file", help="the pipeline's YAML file")

@@ -55,7 +55,7 @@ def _span(text: str) -> timedelta:
 
     :raises ConfigError: if it cannot be read
     """
-    found = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())
+    found = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip())
     span = None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
     if span is None or span > _LONGEST:
         raise ConfigError(

@@ -9,6 +9,7 @@ from typing import Any
 from airflow_provider_ckpt.cli.acting import errand, table
 from airflow_provider_ckpt.cli.command import command
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.numbers import whole
 from airflow_provider_ckpt.replication import sink_changes
 from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
 from airflow_provider_ckpt.replication.positions import Goal, positions
@@ -39,7 +40,7 @@ def _positions(asked: Errand, texts: Iterable[str]) -> dict[str, int]:
     for text in texts:
         partition, _, number = text.rpartition("=")
         try:
-            position = int(number.replace(",", ""))
+            position = whole(number.replace(",", ""))
         except ValueError:
             raise ConfigError(f"--from {text}: {number!r} is no position.", hint="Write [PARTITION=]N.") from None
         found |= positions(asked, Goal(position), partition or None)

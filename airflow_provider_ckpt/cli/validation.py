@@ -41,12 +41,15 @@ def _checked(file: str, *, connect: bool) -> dict[str, Any]:
     from airflow_provider_ckpt.config.warnings import warnings
     from airflow_provider_ckpt.ledger_location import resolve_connection
     from airflow_provider_ckpt.replication.preview import problems
+    from airflow_provider_ckpt.schedules import schedule_problem
 
     try:
         pipeline = load(file)
     except ConfigError as error:
         return _result(file, None, error.message.split("\n"), [])
-    found = problems(pipeline, resolve_connection) if connect else []
+    schedule = schedule_problem(pipeline.dag.schedule) if pipeline.dag else None
+    found = [schedule] if schedule else []
+    found += problems(pipeline, resolve_connection) if connect else []
     return _result(file, pipeline.name, found, warnings(pipeline))
 
 

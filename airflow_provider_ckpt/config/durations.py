@@ -16,7 +16,7 @@ def _duration(value: object) -> timedelta:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     elif isinstance(value, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)?\s*", value)
         value = float(found[1]) * _UNITS[found[2] or "s"] if found else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST:
         raise ValueError("a duration is a number of seconds or a text such as 90s, 5m, 2h; from 0 to 36500d")

@@ -85,7 +85,7 @@ class AttemptOutcome(StrEnum):
     FENCED = "fenced"
 
 
-_SIDE = re.compile(r"(?:recovery|replay|dlq):(?P<generation>\d+):(?P<source>.+)", re.DOTALL)
+_SIDE = re.compile(r"(?:recovery|replay|dlq):(?P<generation>[0-9]+):(?P<source>.+)", re.DOTALL)
 
 
 def side_generation(partition: str) -> int:
@@ -133,7 +133,7 @@ class BatchKey:
         :param generation: where the text names none (1 by default)
         :raises ValueError: if it is neither
         """
-        found = re.fullmatch(r"(?P<partition>.+)#(?P<seq>\d+)(?:@(?P<generation>\d+))?", text, re.DOTALL)
+        found = re.fullmatch(r"(?P<partition>.+)#(?P<seq>[0-9]+)(?:@(?P<generation>[0-9]+))?", text, re.DOTALL)
         if found is None:
             raise ValueError(f"{text!r} is no batch; write partition#seq, as `airflow ckpt status` shows it")
         return cls(int(found["generation"] or generation or 1), found["partition"], int(found["seq"]))

@@ -25,6 +25,7 @@ from airflow_provider_ckpt.config.schedule import Dag, Shape
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators.broken import CkptBrokenPipelineOperator
+from airflow_provider_ckpt.schedules import schedule_problem
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
@@ -33,7 +34,6 @@ log = logging.getLogger(__name__)
 
 _TASK = "replicate"
 _FILES = ("*.yaml", "*.yml")
-_PRESETS = frozenset({"@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"})
 _LONGEST_FILE = 200
 """Characters of a file's name in a DAG id, of which Airflow takes 250, and in a text."""
 _LONGEST_ERROR = 500
@@ -175,11 +175,9 @@ def _dag(pipeline: Pipeline, section: Dag, dag_file: str, file: Path, ckpt_conn_
         "pipeline": os.path.relpath(file, Path(dag_file).parent),
         "ckpt_conn_id": ckpt_conn_id,
     }
-    if not _is_schedule(section.schedule):
-        raise ConfigError(
-            f"{file}: dag.schedule: {section.schedule!r} is no schedule; "
-            f"write a cron expression, or one of: {', '.join(sorted(_PRESETS))}"
-        )
+    problem = schedule_problem(section.schedule)
+    if problem:
+        raise ConfigError(f"{file}: {problem}")
     with DAG(
         section.dag_id or pipeline.name,
         schedule=_schedule(pipeline, section, ckpt_conn_id),
@@ -212,9 +210,7 @@ def _add_tasks(section: Dag, shared: Mapping[str, Any]) -> None:
 
 
 def _is_schedule(given: str | timedelta | None) -> bool:
-    from croniter import croniter  # type: ignore[import-untyped]
-
-    return not isinstance(given, str) or not given or given in _PRESETS or bool(croniter.is_valid(given))
+    return not isinstance(given, str) or schedule_problem(given) is None
 
 
 def _schedule(pipeline: Pipeline, section: Dag, ckpt_conn_id: str) -> Any:

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Sequence
 
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.core.numbers import whole
 
 _NONE = frozenset({"", "none", "null"})
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -45,7 +46,7 @@ def number(name: str, value: object) -> int | None:
     """
     found = word(value)
     try:
-        return None if found is None else int(found)
+        return None if found is None else whole(found)
     except ValueError:
         raise ConfigError(f"{name} is {found!r}; it must be a whole number.") from None
 

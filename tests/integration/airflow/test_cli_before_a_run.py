@@ -174,3 +174,15 @@ def test_a_drained_pipeline_plans_nothing(ckpt: Ckpt, people: People) -> None:
     told = ckpt.json("plan", str(people.file))
 
     assert (told["phase"], told["batches"]) == ("draining", 0)
+
+
+@pytest.mark.parametrize("schedule", ["61 * * * *", "@sometimes", "* * *", "\u0663 * * * *"])
+def test_a_schedule_that_airflow_does_not_take_is_told_by_its_key(ckpt: Ckpt, tmp_path: Path, schedule: str) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(yaml.safe_dump({**ORDERS, "dag": {"schedule": schedule}}))
+
+    told, _ = ckpt.failed("validate", str(file))
+
+    assert [item["problems"][0].partition(";")[0] for item in told["files"]] == [
+        f"dag.schedule: {schedule!r} is no schedule"
+    ]

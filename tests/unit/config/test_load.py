@@ -296,3 +296,17 @@ def test_the_jars_of_a_driver_go_to_spark_along_with_those_of_run_conf() -> None
     assert alone.properties == {"spark.jars": "/opt/a.jar,/opt/b.jar"}
     assert beside.properties == {"spark.jars": "/opt/a.jar,/opt/b.jar,/opt/c.jar"}
     assert alone.source.carried
+
+
+@pytest.mark.parametrize("written", ["\u0663s", "1\u0660m", "1.\u0665h", "\u0663"])
+def test_a_duration_in_digits_of_another_alphabet_is_refused_by_its_key(written: str) -> None:
+    with pytest.raises(ConfigError, match=r"lease\.ttl: a duration is a number of seconds or a text such as 90s"):
+        parse(FILES + f"lease: {{ttl: '{written}'}}\n")
+
+
+@pytest.mark.parametrize("key", ["max_record_bytes: '\u0663'", "max_record_bytes: '1\u0663'"])
+def test_a_number_in_digits_of_another_alphabet_is_refused_by_its_key(key: str) -> None:
+    text = FILES.replace("transform: {", f"transform: {{{key}, ")
+    assert text != FILES
+    with pytest.raises(ConfigError, match=r"transform\.max_record_bytes"):
+        parse(text)
