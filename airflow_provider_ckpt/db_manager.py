@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.utils.db_manager import BaseDBManager
 
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.ledger import migrate
-from airflow_provider_ckpt.ledger.tables import VERSION_TABLE
-from airflow_provider_ckpt.ledger.tables import metadata as ledger_metadata
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.ledger.store.tables import VERSION_TABLE
+from airflow_provider_ckpt.ledger.store.tables import metadata as ledger_metadata
 from airflow_provider_ckpt.ledger_location import LedgerLocation, locate_ledger
 
 if TYPE_CHECKING:

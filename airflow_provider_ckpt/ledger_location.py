@@ -56,9 +56,9 @@ class LedgerLocation:
     @property
     def where(self) -> str:
         """The place without password and options, for people."""
-        from airflow_provider_ckpt.ledger import engine
+        from airflow_provider_ckpt.ledger.store import database
 
-        return engine.describe(engine.parse(self.url))
+        return database.describe(database.parse(self.url))
 
 
 def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:

@@ -15,9 +15,9 @@ from attrs import define
 from openlineage.client.event_v2 import InputDataset, OutputDataset
 from openlineage.client.facet_v2 import RunFacet, input_statistics_input_dataset, output_statistics_output_dataset
 
-from airflow_provider_ckpt.connectors.files.local import local_path
-from airflow_provider_ckpt.connectors.kafka.common import bootstrap
-from airflow_provider_ckpt.connectors.postgres.common import split_table
+from airflow_provider_ckpt.connectors.kafka.client import bootstrap
+from airflow_provider_ckpt.connectors.local.filesystem import local_path
+from airflow_provider_ckpt.connectors.postgres.client import split_table
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.replication.metrics import Metric
 

@@ -111,7 +111,7 @@ def get_provider_info() -> dict[str, Any]:
                     f"{_PACKAGE}.operators.settle",
                     f"{_PACKAGE}.operators.route",
                     f"{_PACKAGE}.operators.retry",
-                    f"{_PACKAGE}.operators.leaves",
+                    f"{_PACKAGE}.operators.outcomes",
                     f"{_PACKAGE}.operators.recover",
                     f"{_PACKAGE}.operators.rewind",
                     f"{_PACKAGE}.operators.replay_dead_letters",
@@ -149,7 +149,7 @@ def get_provider_info() -> dict[str, Any]:
         "extra-links": [f"{_PACKAGE}.links.pipeline.PipelineLink", f"{_PACKAGE}.links.spark.SparkLink"],
         "notifications": [f"{_PACKAGE}.notifications.ckpt.CkptNotifier"],
         "connection-types": [_CONNECTION],
-        "cli": [f"{_PACKAGE}.cli.definition.get_ckpt_commands"],
+        "cli": [f"{_PACKAGE}.cli.commands.get_ckpt_commands"],
         "db-managers": [f"{_PACKAGE}.db_manager.CkptDBManager"],
         "config": _CONFIG,
     }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_ckpt.cli.command import FailedError, command
 from airflow_provider_ckpt.cli.output import write_table
 from airflow_provider_ckpt.cli.progress import progress
+from airflow_provider_ckpt.cli.runner import FailedError, command
 from airflow_provider_ckpt.core.ranges import Range
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def audit(args: Namespace) -> dict[str, Any]:
 
 
 def _against_sink(args: Namespace, ledger: Ledger) -> dict[str, Any]:
-    from airflow_provider_ckpt.cli.setup import setup_of
-    from airflow_provider_ckpt.replication.auditing import STEPS, against_sink
+    from airflow_provider_ckpt.cli.open import setup_of
+    from airflow_provider_ckpt.replication.observe.sink_audit import STEPS, against_sink
 
     setup = setup_of(args, ledger)
     with progress(f"Recounting {args.pipeline} in its sink", STEPS) as tell:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from airflow_provider_ckpt.cli.acting import act, errand, table
-from airflow_provider_ckpt.cli.command import command
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.cli.actions import act, errand, table
+from airflow_provider_ckpt.cli.runner import command
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.replication import acting
-from airflow_provider_ckpt.replication.acting import batch_keys
+from airflow_provider_ckpt.replication.actions import actions
+from airflow_provider_ckpt.replication.actions.actions import batch_keys
 
 
 @command(table)
@@ -31,4 +31,4 @@ def release(args: Namespace) -> dict[str, Any]:
 def skip(args: Namespace) -> dict[str, Any]:
     """Give batches up."""
     with errand(args, required_by="skip") as asked:
-        return acting.skip(asked, args.batch)
+        return actions.skip(asked, args.batch)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, TextIO
 
-from airflow_provider_ckpt.cli.command import FailedError, command
+from airflow_provider_ckpt.cli.identity import confirm
 from airflow_provider_ckpt.cli.output import write_table
-from airflow_provider_ckpt.cli.person import confirm
+from airflow_provider_ckpt.cli.runner import FailedError, command
 from airflow_provider_ckpt.core.errors import ConfigError
 
 
@@ -18,7 +18,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 @command(_table)
 def migrate(args: Namespace) -> dict[str, Any]:
     """Create the ledger, or bring it to this version's revision."""
-    from airflow_provider_ckpt.ledger import migrate as migrations
+    from airflow_provider_ckpt.ledger.store import migrate as migrations
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
     location = locate_ledger(args.ledger)
@@ -35,7 +35,7 @@ def migrate(args: Namespace) -> dict[str, Any]:
 @command(_table)
 def check(args: Namespace) -> dict[str, Any]:
     """Say at which revision the ledger is; exit status 1 unless it is this version's."""
-    from airflow_provider_ckpt.ledger import migrate as migrations
+    from airflow_provider_ckpt.ledger.store import migrate as migrations
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
     location = locate_ledger(args.ledger)
@@ -51,7 +51,7 @@ def check(args: Namespace) -> dict[str, Any]:
 @command(_table)
 def downgrade(args: Namespace) -> dict[str, Any]:
     """Take the ledger back to an older revision, while no run is active."""
-    from airflow_provider_ckpt.ledger import migrate as migrations
+    from airflow_provider_ckpt.ledger.store import migrate as migrations
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
     location = locate_ledger(args.ledger)
@@ -79,7 +79,7 @@ def _steps(current: str | None, wanted: str) -> list[str]:
     """
     from alembic.script import ScriptDirectory
 
-    from airflow_provider_ckpt.ledger import migrate as migrations
+    from airflow_provider_ckpt.ledger.store import migrate as migrations
 
     scripts = ScriptDirectory.from_config(migrations.config())
     known = [] if current is None else [script.revision for script in scripts.iterate_revisions(current, "base")]
@@ -93,8 +93,8 @@ def _steps(current: str | None, wanted: str) -> list[str]:
 
 def _refuse_while_running(url: str, revision: str | None) -> None:
     """A downgrade takes tables away that a run needs; at another revision than ours none of this version's can run."""
-    from airflow_provider_ckpt.ledger import migrate as migrations
     from airflow_provider_ckpt.ledger.ledger import Ledger
+    from airflow_provider_ckpt.ledger.store import migrate as migrations
 
     if revision != migrations.head():
         return

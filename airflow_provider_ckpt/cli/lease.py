@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, TextIO
 
-from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.cli.identity import who, why
 from airflow_provider_ckpt.cli.output import write_table
-from airflow_provider_ckpt.cli.person import who, why
+from airflow_provider_ckpt.cli.runner import command
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from airflow_provider_ckpt.cli.acting import act, errand, table
-from airflow_provider_ckpt.cli.command import FailedError, command
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.cli.actions import act, errand, table
+from airflow_provider_ckpt.cli.runner import FailedError, command
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.replication.acting import force_stop, in_ledger
+from airflow_provider_ckpt.replication.actions.actions import force_stop, in_ledger
 
 
 @command(table)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.cli.identity import confirm, who, why
 from airflow_provider_ckpt.cli.output import write_document, write_table, write_yaml
-from airflow_provider_ckpt.cli.person import confirm, who, why
+from airflow_provider_ckpt.cli.runner import command
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger

@@ -5,16 +5,16 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from airflow_provider_ckpt.cli.command import command
 from airflow_provider_ckpt.cli.output import write_document
+from airflow_provider_ckpt.cli.runner import command
 
 
 @command(write_document)
 def plan(args: Namespace) -> dict[str, Any]:
     """Say what a run would plan and find, and where its route would lead if every record is good."""
-    from airflow_provider_ckpt.cli.setup import make, read
+    from airflow_provider_ckpt.cli.open import make, read
     from airflow_provider_ckpt.ledger_location import open_ledger
-    from airflow_provider_ckpt.replication.preview import preview
+    from airflow_provider_ckpt.replication.observe.preview import preview
 
     with open_ledger(args.ledger) as ledger:
         return preview(make(read(args.file), ledger))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.cli.identity import who, why
 from airflow_provider_ckpt.cli.output import write_document
-from airflow_provider_ckpt.cli.person import who, why
 from airflow_provider_ckpt.cli.progress import progress
+from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 @command(write_document)
 def recover(args: Namespace) -> dict[str, Any]:
     """Find what is unaccounted for, and plan it again."""
-    from airflow_provider_ckpt.cli.setup import setup_of
+    from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
-    from airflow_provider_ckpt.replication import people
+    from airflow_provider_ckpt.replication.actions import fenced_actions
 
     with open_ledger(args.ledger) as ledger, progress(f"Recovering {args.pipeline}"):
-        return people.recover(setup_of(args, ledger), dry_run=args.dry_run, who=who(), why=why(args))
+        return fenced_actions.recover(setup_of(args, ledger), dry_run=args.dry_run, who=who(), why=why(args))
 
 
 @command(write_document)
 def adopt(args: Namespace) -> dict[str, Any]:
     """Go on under another ledger's receipts in the sink."""
-    from airflow_provider_ckpt.cli.setup import setup_of
+    from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
-    from airflow_provider_ckpt.replication import people
+    from airflow_provider_ckpt.replication.actions import fenced_actions
 
     reason = why(args, required_by="adopt")
     assert reason is not None
@@ -45,7 +45,7 @@ def adopt(args: Namespace) -> dict[str, Any]:
         if args.dry_run:
             _require_claimed(setup, args.ledger_id)
         else:
-            people.adopt(setup, args.ledger_id, who=who(), why=reason)
+            fenced_actions.adopt(setup, args.ledger_id, who=who(), why=reason)
         return {
             "pipeline": args.pipeline,
             "adopted": not args.dry_run,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, TextIO
 
-from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.cli.runner import command
 
 
 def _script(result: dict[str, Any], out: TextIO) -> None:
@@ -16,7 +16,7 @@ def _script(result: dict[str, Any], out: TextIO) -> None:
 @command(_script)
 def ledger(args: Namespace) -> dict[str, Any]:
     """SQL that gives a PostgreSQL ledger its schema and its three roles."""
-    from airflow_provider_ckpt.ledger.roles import LedgerRoles
+    from airflow_provider_ckpt.ledger.store.roles import LedgerRoles
 
     roles = LedgerRoles(args.schema, args.owner, args.runtime, args.reader)
     return {"schema": args.schema, "roles": [args.owner, args.runtime, args.reader], "sql": roles.sql}

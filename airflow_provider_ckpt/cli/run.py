@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, TextIO
 
-from airflow_provider_ckpt.cli.command import FailedError, command
 from airflow_provider_ckpt.cli.output import write_table
+from airflow_provider_ckpt.cli.runner import FailedError, command
 from airflow_provider_ckpt.core.policy import Route
 
 
@@ -33,10 +33,10 @@ def _table(summary: dict[str, Any], out: TextIO) -> None:
 @command(_table)
 def run(args: Namespace) -> dict[str, Any]:
     """Replicate whatever is new, once, and return the run's summary."""
-    from airflow_provider_ckpt.cli.setup import make, read
-    from airflow_provider_ckpt.hooks.engines import make_engine
+    from airflow_provider_ckpt.cli.open import make, read
+    from airflow_provider_ckpt.engines.factory import make_engine
     from airflow_provider_ckpt.ledger_location import open_ledger
-    from airflow_provider_ckpt.replication.replicate import replicate
+    from airflow_provider_ckpt.replication.run.replicate import replicate
 
     pipeline = read(args.file)
     with open_ledger(args.ledger) as ledger:

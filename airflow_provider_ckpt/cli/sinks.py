@@ -6,13 +6,13 @@ from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_provider_ckpt.cli.acting import errand, table
-from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.cli.actions import errand, table
+from airflow_provider_ckpt.cli.runner import command
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.numbers import whole
-from airflow_provider_ckpt.replication import sink_changes
-from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
-from airflow_provider_ckpt.replication.positions import Goal, positions
+from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.actions.actions import Errand, of_the_sink
+from airflow_provider_ckpt.replication.actions.rewind_target import Goal, positions
 
 
 @command(table)

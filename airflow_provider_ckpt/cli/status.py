@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, TextIO
 
-from airflow_provider_ckpt.cli.acting import waiting
-from airflow_provider_ckpt.cli.command import command
+from airflow_provider_ckpt.cli.actions import waiting
 from airflow_provider_ckpt.cli.dag_run import seen_by_airflow
 from airflow_provider_ckpt.cli.output import write_table
+from airflow_provider_ckpt.cli.runner import command
 
 _FATES = ("read", "delivered", "filtered", "dead_lettered")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, TextIO
 
-from airflow_provider_ckpt.cli.command import FailedError, command
 from airflow_provider_ckpt.cli.output import write_table
+from airflow_provider_ckpt.cli.runner import FailedError, command
 from airflow_provider_ckpt.core.errors import ConfigError
 
 
@@ -40,7 +40,7 @@ def _checked(file: str, *, connect: bool) -> dict[str, Any]:
     from airflow_provider_ckpt.config.load import load
     from airflow_provider_ckpt.config.warnings import warnings
     from airflow_provider_ckpt.ledger_location import resolve_connection
-    from airflow_provider_ckpt.replication.preview import problems
+    from airflow_provider_ckpt.replication.observe.preview import problems
     from airflow_provider_ckpt.schedules import schedule_problem
 
     try:

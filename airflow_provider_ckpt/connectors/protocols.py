@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from airflow_provider_ckpt.connectors.content import Content, KeptLetter
-from airflow_provider_ckpt.connectors.positions import Digest
+from airflow_provider_ckpt.connectors.batch_content import Content, KeptLetter
+from airflow_provider_ckpt.connectors.record_positions import Digest
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_ckpt.config.delivery import LetterPlace
-from airflow_provider_ckpt.connectors.boxes import BoxedSink, BoxedWriter, LetterBox
+from airflow_provider_ckpt.connectors.dead_letter_store import BoxedSink, BoxedWriter, LetterBox
 from airflow_provider_ckpt.connectors.protocols import (
     Committer,
     Connection,
@@ -48,9 +48,9 @@ _WRITERS = {
     "iceberg": ("iceberg.writer", "IcebergWriter"),
 }
 _BOXES = {
-    LetterPlace.FILES: ("files.box", "FilesBox"),
-    LetterPlace.KAFKA: ("kafka.box", "KafkaBox"),
-    LetterPlace.POSTGRES: ("postgres.box", "PostgresBox"),
+    LetterPlace.FILES: ("files.dead_letter_store", "FilesBox"),
+    LetterPlace.KAFKA: ("kafka.dead_letter_store", "KafkaBox"),
+    LetterPlace.POSTGRES: ("postgres.dead_letter_store", "PostgresBox"),
 }
 _COMMITTERS = {
     "delta": ("delta.committer", "DeltaCommitter"),

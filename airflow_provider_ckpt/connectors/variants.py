@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors import moments
+from airflow_provider_ckpt.connectors import extreme_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,12 +80,12 @@ def _variants() -> Any:
         @classmethod
         def _get_date(cls, value: bytes, pos: int) -> Any:
             days = pa.array([cls._read_long(value, pos + 1, 4, signed=True)], pa.int32())
-            return moments.iso(days.cast(pa.date32()))[0].as_py()
+            return extreme_times.iso(days.cast(pa.date32()))[0].as_py()
 
         @classmethod
         def _get_timestamp(cls, value: bytes, pos: int, zone_id: str) -> Any:  # noqa: ARG003  # always UTC
             zone = None if cls._get_type_info(value, pos)[1] == cls.TIMESTAMP_NTZ else "UTC"
             instant = pa.array([cls._read_long(value, pos + 1, 8, signed=True)], pa.int64())
-            return moments.iso(instant.cast(pa.timestamp("us", zone)))[0].as_py()
+            return extreme_times.iso(instant.cast(pa.timestamp("us", zone)))[0].as_py()
 
     return Variants

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey
+from airflow_provider_ckpt.core.partition_view import PartitionView
 from airflow_provider_ckpt.core.ranges import contiguous_end
-from airflow_provider_ckpt.core.view import PartitionView
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from airflow_provider_ckpt.core.batch import (
     Receipt,
 )
 from airflow_provider_ckpt.core.errors import ErrorInfo, LedgerStateError
+from airflow_provider_ckpt.core.partition_view import PartitionView, Spans
 from airflow_provider_ckpt.core.ranges import Range, contiguous_end
 from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket, Phase, PlannedTicket
-from airflow_provider_ckpt.core.view import PartitionView, Spans
 
 
 class Partition(PartitionView):

@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow_provider_ckpt.core.acts import Act
+from airflow_provider_ckpt.core.actions import Act
 from airflow_provider_ckpt.core.errors import LedgerStateError
 
 _AGAIN = "Nothing was changed. Ask again: trigger the DAG anew."

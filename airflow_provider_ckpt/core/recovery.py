@@ -15,10 +15,10 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey, BatchState
+from airflow_provider_ckpt.core.partition_view import PartitionView
 from airflow_provider_ckpt.core.ranges import Range, merge, subtract
 from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.core.tickets import Event
-from airflow_provider_ckpt.core.view import PartitionView
 
 EXPIRED = "expired_unreceipted"
 """Kind of the event that says: the recovery window, or the source's own retention, has passed this range, and it has no

@@ -24,7 +24,7 @@ from airflow_provider_ckpt.config.outline import outline
 from airflow_provider_ckpt.config.schedule import Dag, Shape
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
-from airflow_provider_ckpt.operators.broken import CkptBrokenPipelineOperator
+from airflow_provider_ckpt.operators.broken_pipeline import CkptBrokenPipelineOperator
 from airflow_provider_ckpt.schedules import schedule_problem
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.operators.declaration import Declaration
+from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators.expansion import CkptTaskDecorator
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 
@@ -68,7 +68,7 @@ class CkptBatchOperator(DecoratedOperator, CkptReplicateOperator):
 
     def setup(self, context: Context, ledger: Ledger, pipeline: Pipeline) -> Setup:
         """As any operator's, with the function."""
-        from airflow_provider_ckpt.spark.function import pack
+        from airflow_provider_ckpt.spark.transform.python_function import pack
 
         others = {name: value for name, value in self.op_kwargs.items() if name != self._rows}
         function = partial(self.python_callable, **others) if others else self.python_callable

@@ -55,8 +55,8 @@ class CkptHook(BaseHook):
 
         Never shows a password.
         """
-        from airflow_provider_ckpt.ledger import migrate
-        from airflow_provider_ckpt.ledger.engine import MIGRATE
+        from airflow_provider_ckpt.ledger.store import migrate
+        from airflow_provider_ckpt.ledger.store.database import MIGRATE
 
         wanted = migrate.head()
         try:

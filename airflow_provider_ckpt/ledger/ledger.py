@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.ledger.letter_views import LetterCommands
-from airflow_provider_ckpt.ledger.people import PeopleCommands
-from airflow_provider_ckpt.ledger.proposals import ProposalCommands
-from airflow_provider_ckpt.ledger.runs import RunCommands
-from airflow_provider_ckpt.ledger.sink_commands import SinkCommands
-from airflow_provider_ckpt.ledger.views import Views
+from airflow_provider_ckpt.ledger.commands.admin import PeopleCommands
+from airflow_provider_ckpt.ledger.commands.dead_letters import LetterCommands
+from airflow_provider_ckpt.ledger.commands.proposals import ProposalCommands
+from airflow_provider_ckpt.ledger.commands.runs import RunCommands
+from airflow_provider_ckpt.ledger.commands.sinks import SinkCommands
+from airflow_provider_ckpt.ledger.queries.queries import Views
 
 
 class Ledger(RunCommands, SinkCommands, PeopleCommands, ProposalCommands, LetterCommands, Views):

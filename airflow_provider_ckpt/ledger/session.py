@@ -10,10 +10,10 @@ from typing import Self
 
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.ledger import engine as engines
-from airflow_provider_ckpt.ledger import migrate, tables
-from airflow_provider_ckpt.ledger.records import Lease
-from airflow_provider_ckpt.ledger.work import Touch, Work
+from airflow_provider_ckpt.ledger.store import database as engines
+from airflow_provider_ckpt.ledger.store import migrate, tables
+from airflow_provider_ckpt.ledger.types import Lease
+from airflow_provider_ckpt.ledger.unit_of_work import Touch, Work
 
 
 class Session:

@@ -141,7 +141,7 @@ def _message(error: Mapping[str, Any] | None) -> str:
 def _letters_of(status: Mapping[str, Any]) -> str | None:
     """Where the dead letters are, by the declaration that the newest run has stored."""
     from airflow_provider_ckpt.config.load import build
-    from airflow_provider_ckpt.operators.leaves import dead_letters_at
+    from airflow_provider_ckpt.operators.outcomes import dead_letters_at
 
     declaration = status.get("declaration")
     with suppress(CkptError):  # the run's word counts without it

@@ -14,14 +14,14 @@ from airflow.sdk.timezone import utcnow
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
+from airflow_provider_ckpt.operators._origin import origin_of
 from airflow_provider_ckpt.operators.base import airflow_error
-from airflow_provider_ckpt.operators.origin import origin_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
 
-    from airflow_provider_ckpt.ledger.records import ProposalRecord
+    from airflow_provider_ckpt.ledger.types import ProposalRecord
 
 
 class CkptApprovalOperator(ApprovalOperator):

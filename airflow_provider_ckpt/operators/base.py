@@ -24,19 +24,19 @@ from airflow_provider_ckpt.core.errors import (
 from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger, resolve_connection
 from airflow_provider_ckpt.links.pipeline import PipelineLink
 from airflow_provider_ckpt.links.spark import SparkLink
-from airflow_provider_ckpt.operators import declaration as declarations
+from airflow_provider_ckpt.operators import _declaration as declarations
 from airflow_provider_ckpt.operators import expansion
-from airflow_provider_ckpt.operators.declaration import Declaration
+from airflow_provider_ckpt.operators._declaration import Declaration
+from airflow_provider_ckpt.operators._on_kill import let_go
 from airflow_provider_ckpt.operators.expansion import CkptPartial
-from airflow_provider_ckpt.operators.last_will import let_go
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.ledger.records import Lease
-    from airflow_provider_ckpt.replication.engine import Engine, Ready
+    from airflow_provider_ckpt.ledger.types import Lease
+    from airflow_provider_ckpt.replication.run.engine_protocol import Engine, Ready
     from airflow_provider_ckpt.replication.setup import Setup
     from airflow_provider_ckpt.stats import StatsMeter
 
@@ -223,7 +223,7 @@ class CkptOperator(BaseOperator):
 
     def make_engine(self, pipeline: Pipeline) -> Engine:
         """The engine that runs Spark; nothing is started before its first wave. ``on_kill`` stops it."""
-        from airflow_provider_ckpt.hooks.engines import make_engine
+        from airflow_provider_ckpt.engines.factory import make_engine
 
         self._engine = make_engine(pipeline, self._show_spark)
         return self._engine

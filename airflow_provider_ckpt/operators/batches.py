@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.operators import templated
-from airflow_provider_ckpt.operators.act import CkptActOperator
+from airflow_provider_ckpt.operators import _templates
+from airflow_provider_ckpt.operators._action import CkptActOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.acting import Errand
+    from airflow_provider_ckpt.replication.actions.actions import Errand
 
 
 class _CkptBatchesOperator(CkptActOperator):
@@ -30,9 +30,9 @@ class CkptReleaseOperator(_CkptBatchesOperator):
 
     def act(self, errand: Errand) -> dict[str, Any]:
         """Do it."""
-        from airflow_provider_ckpt.replication.acting import batch_keys, in_ledger
+        from airflow_provider_ckpt.replication.actions.actions import batch_keys, in_ledger
 
-        keys = batch_keys(templated.texts("batches", self.batches))
+        keys = batch_keys(_templates.texts("batches", self.batches))
         return in_ledger(errand, Act(ActKind.RELEASE, keys))
 
 
@@ -49,9 +49,9 @@ class CkptSkipOperator(_CkptBatchesOperator):
 
     def act(self, errand: Errand) -> dict[str, Any]:
         """Do it."""
-        from airflow_provider_ckpt.replication.acting import skip
+        from airflow_provider_ckpt.replication.actions.actions import skip
 
-        chosen = templated.texts("batches", self.batches)
+        chosen = _templates.texts("batches", self.batches)
         if not chosen:
             raise ConfigError("name the batches to skip.", pipeline=errand.pipeline)
         return skip(errand, chosen)

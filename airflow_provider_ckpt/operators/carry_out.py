@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.proposals import ProposalState
 from airflow_provider_ckpt.ledger_location import open_ledger
-from airflow_provider_ckpt.operators.act import CkptActOperator
-from airflow_provider_ckpt.operators.named import CkptNamedOperator
-from airflow_provider_ckpt.operators.origin import origin_of
+from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._named import CkptNamedOperator
+from airflow_provider_ckpt.operators._origin import origin_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_ckpt.ledger.records import ProposalRecord
-    from airflow_provider_ckpt.replication.acting import Errand
+    from airflow_provider_ckpt.ledger.types import ProposalRecord
+    from airflow_provider_ckpt.replication.actions.actions import Errand
 
 
 class CkptCarryOutOperator(CkptActOperator):
@@ -48,7 +48,7 @@ class CkptCarryOutOperator(CkptActOperator):
         """Do it."""
         from dataclasses import replace
 
-        from airflow_provider_ckpt.replication.proposing import carry_out
+        from airflow_provider_ckpt.replication.actions.proposals import carry_out
 
         found = errand.ledger.approved_proposal(self._origin)
         proposal, who = found.proposal, str(found.answered_by)

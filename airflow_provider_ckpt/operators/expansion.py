@@ -17,7 +17,7 @@ from airflow.sdk.bases.decorator import _TaskDecorator
 from airflow.sdk.definitions._internal.expandinput import MappedArgument
 from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
 
-from airflow_provider_ckpt.operators import declaration as declarations
+from airflow_provider_ckpt.operators import _declaration as declarations
 
 _PIPELINE = "pipeline"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
-from airflow_provider_ckpt.operators.act import CkptActOperator
+from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.operators._action import CkptActOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.acting import Errand
+    from airflow_provider_ckpt.replication.actions.actions import Errand
 
 
 class _CkptPhaseOperator(CkptActOperator):
@@ -16,7 +16,7 @@ class _CkptPhaseOperator(CkptActOperator):
 
     def act(self, errand: Errand) -> dict[str, Any]:
         """Do it."""
-        from airflow_provider_ckpt.replication.acting import in_ledger
+        from airflow_provider_ckpt.replication.actions.actions import in_ledger
 
         return in_ledger(errand, Act(self.kind))
 
@@ -43,6 +43,6 @@ class CkptForceStopOperator(CkptActOperator):
 
     def act(self, errand: Errand) -> dict[str, Any]:
         """Do it."""
-        from airflow_provider_ckpt.replication.acting import force_stop
+        from airflow_provider_ckpt.replication.actions.actions import force_stop
 
         return force_stop(errand)

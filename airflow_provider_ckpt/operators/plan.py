@@ -17,7 +17,7 @@ class CkptPlanOperator(CkptOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run it."""
-        from airflow_provider_ckpt.replication.acquire import acquire
+        from airflow_provider_ckpt.replication.run.acquire import acquire
 
         with self.setup_run(context) as setup, acquire(setup) as run:
             planned = run.plan()

@@ -10,16 +10,16 @@ from airflow.sdk.bases.skipmixin import SkipMixin
 
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger_location import open_ledger
-from airflow_provider_ckpt.operators import templated
-from airflow_provider_ckpt.operators.act import CkptActOperator
+from airflow_provider_ckpt.operators import _templates
+from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._origin import origin_of
 from airflow_provider_ckpt.operators.base import hand_over
-from airflow_provider_ckpt.operators.origin import origin_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_ckpt.replication.acting import Errand
-    from airflow_provider_ckpt.replication.proposing import Ask
+    from airflow_provider_ckpt.replication.actions.actions import Errand
+    from airflow_provider_ckpt.replication.actions.proposals import Ask
 
 LONGEST = timedelta(days=7)
 """No proposal can be used for longer than this, unless its preview says so."""
@@ -100,8 +100,8 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
     def act(self, errand: Errand) -> dict[str, Any]:
         """Look at it."""
         from airflow_provider_ckpt.core.proposals import Proposal
-        from airflow_provider_ckpt.operators.markdown import question
-        from airflow_provider_ckpt.replication.proposing import preview, propose
+        from airflow_provider_ckpt.operators._markdown import question
+        from airflow_provider_ckpt.replication.actions.proposals import preview, propose
 
         proposed = propose(errand, self._ask())
         act = proposed.act
@@ -123,7 +123,7 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
         }
 
     def _nothing(self, errand: Errand, unsettled: Mapping[str, Any]) -> dict[str, Any]:
-        from airflow_provider_ckpt.operators.markdown import still_open
+        from airflow_provider_ckpt.operators._markdown import still_open
 
         told = f"There is nothing to {self.remedy.replace('_', ' ')} in pipeline {errand.pipeline}."
         body = "\n\n".join(part for part in (told, *still_open(unsettled)) if part)
@@ -143,7 +143,7 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
         }
 
     def _ask(self) -> Ask:
-        from airflow_provider_ckpt.replication.proposing import Ask, Remedy
+        from airflow_provider_ckpt.replication.actions.proposals import Ask, Remedy
 
         try:
             remedy = Remedy(self.remedy)
@@ -152,10 +152,10 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
             raise ConfigError(f"there is no action {self.remedy!r}.", hint=f"Known: {known}.") from None
         return Ask(
             remedy,
-            templated.word(self.partition),
-            templated.number("to_position", self.to_position),
-            templated.word(self.to_time),
-            templated.texts("batches", self.batches),
-            templated.texts("error_types", self.error_types),
-            templated.number("stop_at", self.stop_at),
+            _templates.word(self.partition),
+            _templates.number("to_position", self.to_position),
+            _templates.word(self.to_time),
+            _templates.texts("batches", self.batches),
+            _templates.texts("error_types", self.error_types),
+            _templates.number("stop_at", self.stop_at),
         )

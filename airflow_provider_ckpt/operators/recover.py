@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.operators.act import CkptActOperator
+from airflow_provider_ckpt.operators._action import CkptActOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.acting import Errand
+    from airflow_provider_ckpt.replication.actions.actions import Errand
 
 
 class CkptRecoverOperator(CkptActOperator):
@@ -20,7 +20,7 @@ class CkptRecoverOperator(CkptActOperator):
 
     def act(self, errand: Errand) -> dict[str, Any]:
         """Do it."""
-        from airflow_provider_ckpt.replication.people import recover
+        from airflow_provider_ckpt.replication.actions.fenced_actions import recover
 
         setup = errand.setup()
         return recover(setup, dry_run=errand.dry_run, who=errand.who, why=errand.why)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.operators import templated
-from airflow_provider_ckpt.operators.act import CkptActOperator
+from airflow_provider_ckpt.operators import _templates
+from airflow_provider_ckpt.operators._action import CkptActOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.core.letters import Selection
-    from airflow_provider_ckpt.replication.acting import Errand
+    from airflow_provider_ckpt.core.dead_letters import Selection
+    from airflow_provider_ckpt.replication.actions.actions import Errand
 
 
 class CkptReplayDeadLettersOperator(CkptActOperator):
@@ -58,18 +58,18 @@ class CkptReplayDeadLettersOperator(CkptActOperator):
 
     def act(self, errand: Errand) -> dict[str, Any]:
         """Do it."""
-        from airflow_provider_ckpt.core.acts import ActKind
-        from airflow_provider_ckpt.replication.acting import on_letters
+        from airflow_provider_ckpt.core.actions import ActKind
+        from airflow_provider_ckpt.replication.actions.actions import on_letters
 
-        return on_letters(errand, ActKind.REPLAY_LETTERS, self._selection(), templated.text(self.query))
+        return on_letters(errand, ActKind.REPLAY_LETTERS, self._selection(), _templates.text(self.query))
 
     def _selection(self) -> Selection:
-        from airflow_provider_ckpt.replication.acting import selection
+        from airflow_provider_ckpt.replication.actions.actions import selection
 
         return selection(
-            templated.texts("error_types", self.error_types),
-            templated.texts("batches", self.batches),
-            templated.word(self.since),
-            templated.word(self.until),
-            templated.number("stop_at", self.stop_at),
+            _templates.texts("error_types", self.error_types),
+            _templates.texts("batches", self.batches),
+            _templates.word(self.since),
+            _templates.word(self.until),
+            _templates.number("stop_at", self.stop_at),
         )

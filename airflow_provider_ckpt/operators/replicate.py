@@ -35,7 +35,7 @@ class CkptReplicateOperator(CkptOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run it."""
-        from airflow_provider_ckpt.replication.replicate import replicate
+        from airflow_provider_ckpt.replication.run.replicate import replicate
 
         with self.setup_run(context) as setup:
             summary = replicate(setup, self.make_engine(setup.pipeline))

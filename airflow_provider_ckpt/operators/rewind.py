@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.operators import templated
-from airflow_provider_ckpt.operators.act import CkptActOperator
+from airflow_provider_ckpt.operators import _templates
+from airflow_provider_ckpt.operators._action import CkptActOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.acting import Errand
+    from airflow_provider_ckpt.replication.actions.actions import Errand
 
 
 class CkptRewindOperator(CkptActOperator):
@@ -49,14 +49,14 @@ class CkptRewindOperator(CkptActOperator):
 
     def act(self, errand: Errand) -> dict[str, Any]:
         """Do it."""
-        from airflow_provider_ckpt.core.acts import Act, ActKind
-        from airflow_provider_ckpt.replication.acting import behind_fence
-        from airflow_provider_ckpt.replication.positions import Goal, positions
+        from airflow_provider_ckpt.core.actions import Act, ActKind
+        from airflow_provider_ckpt.replication.actions.actions import behind_fence
+        from airflow_provider_ckpt.replication.actions.rewind_target import Goal, positions
 
         goal = Goal(
-            templated.number("to_position", self.to_position),
-            templated.word(self.to_time),
-            templated.word(self.to_batch),
+            _templates.number("to_position", self.to_position),
+            _templates.word(self.to_time),
+            _templates.word(self.to_batch),
         )
-        where = positions(errand, goal, templated.word(self.partition))
+        where = positions(errand, goal, _templates.word(self.partition))
         return behind_fence(errand, Act(ActKind.REWIND, positions=where))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.assets.pipeline import announce
 from airflow_provider_ckpt.core.policy import Route
-from airflow_provider_ckpt.operators.branching import CkptBranchOperator
+from airflow_provider_ckpt.operators._branch import CkptBranchOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

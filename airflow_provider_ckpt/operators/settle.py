@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.operators.step import CkptStepOperator
+from airflow_provider_ckpt.operators._step import CkptStepOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_ckpt.links.spark import SparkLink
-from airflow_provider_ckpt.operators.step import CkptStepOperator
+from airflow_provider_ckpt.operators._step import CkptStepOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from airflow_provider_ckpt.connectors.protocols import KeepsWitness
 from airflow_provider_ckpt.core.errors import SinkChangedError
 from airflow_provider_ckpt.core.sink_standing import SinkStanding
-from airflow_provider_ckpt.replication import sink_checks
+from airflow_provider_ckpt.replication.run import sink_checks
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Sink
-    from airflow_provider_ckpt.ledger.records import Lease
+    from airflow_provider_ckpt.ledger.types import Lease
     from airflow_provider_ckpt.replication.setup import Setup
 
 log = logging.getLogger(__name__)

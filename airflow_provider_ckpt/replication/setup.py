@@ -16,7 +16,7 @@ from airflow_provider_ckpt.replication.own_output import refuse_own_output
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.ledger.records import Lease
+    from airflow_provider_ckpt.ledger.types import Lease
 
 
 @dataclass(frozen=True)

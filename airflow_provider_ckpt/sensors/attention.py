@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.operators import templated
+from airflow_provider_ckpt.operators import _templates
 from airflow_provider_ckpt.sensors.base import CkptSensor
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.conditions import Condition
+    from airflow_provider_ckpt.replication.observe.conditions import Condition
 
 
 class CkptDeadLettersSensor(CkptSensor):
@@ -29,10 +29,10 @@ class CkptDeadLettersSensor(CkptSensor):
 
     def condition(self) -> Condition:
         """What is waited for."""
-        from airflow_provider_ckpt.replication.acting import error_types
-        from airflow_provider_ckpt.replication.conditions import Condition, ConditionKind
+        from airflow_provider_ckpt.replication.actions.actions import error_types
+        from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
-        types = error_types(templated.texts("error_types", self.error_types))
+        types = error_types(_templates.texts("error_types", self.error_types))
         return Condition(ConditionKind.DEAD_LETTERS, _from_one(self.at_least), error_types=tuple(sorted(types)))
 
 
@@ -50,13 +50,13 @@ class CkptHeldBatchesSensor(CkptSensor):
 
     def condition(self) -> Condition:
         """What is waited for."""
-        from airflow_provider_ckpt.replication.conditions import Condition, ConditionKind
+        from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         return Condition(ConditionKind.HELD, _from_one(self.at_least))
 
 
 def _from_one(value: object) -> int:
-    found = templated.number("at_least", value)
+    found = _templates.number("at_least", value)
     if found is None or found < 1:
         raise ConfigError(f"at_least is {value!r}; it must be a whole number from 1.")
     return found

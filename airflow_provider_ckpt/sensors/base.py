@@ -11,13 +11,13 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.ledger_location import open_ledger
-from airflow_provider_ckpt.operators.named import CkptNamedOperator
+from airflow_provider_ckpt.operators._named import CkptNamedOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_ckpt.ledger.ledger import Ledger
-    from airflow_provider_ckpt.replication.conditions import Condition
+    from airflow_provider_ckpt.replication.observe.conditions import Condition
     from airflow_provider_ckpt.replication.setup import Setup
 
 

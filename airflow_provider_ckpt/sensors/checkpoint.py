@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.operators import templated
+from airflow_provider_ckpt.operators import _templates
 from airflow_provider_ckpt.sensors.base import CkptSensor
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.conditions import Condition
+    from airflow_provider_ckpt.replication.observe.conditions import Condition
 
 
 class CkptCheckpointSensor(CkptSensor):
@@ -31,17 +31,17 @@ class CkptCheckpointSensor(CkptSensor):
 
     def condition(self) -> Condition:
         """What is waited for."""
-        from airflow_provider_ckpt.replication.conditions import Condition, ConditionKind
+        from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         if isinstance(self.position, Mapping):
             positions = {name: _number(f"position of {name}", value) for name, value in self.position.items()}
             return Condition(ConditionKind.CHECKPOINT, positions=positions)
         number = _number("position", self.position)
-        return Condition(ConditionKind.CHECKPOINT, number, templated.word(self.partition))
+        return Condition(ConditionKind.CHECKPOINT, number, _templates.word(self.partition))
 
 
 def _number(name: str, value: object) -> int:
-    found = templated.number(name, value)
+    found = _templates.number(name, value)
     if found is None:
         raise ConfigError(f"{name} is empty; it must be a whole number.")
     return found

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.operators import templated
+from airflow_provider_ckpt.operators import _templates
 from airflow_provider_ckpt.sensors.base import CkptSensor
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.conditions import Condition
+    from airflow_provider_ckpt.replication.observe.conditions import Condition
 
 
 class CkptLagSensor(CkptSensor):
@@ -41,13 +41,13 @@ class CkptLagSensor(CkptSensor):
 
     def condition(self) -> Condition:
         """What is waited for."""
-        from airflow_provider_ckpt.replication.conditions import Condition, ConditionKind
+        from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
-        least = templated.number("at_least", self.at_least)
-        most = templated.number("at_most", self.at_most)
+        least = _templates.number("at_least", self.at_least)
+        most = _templates.number("at_most", self.at_most)
         if (least is None) == (most is None):
             raise ConfigError(f"task {self.task_id}: say how much lag: at_least or at_most, just one of them.")
-        partition = templated.word(self.partition)
+        partition = _templates.word(self.partition)
         if least is not None:
             return Condition(ConditionKind.LAG_AT_LEAST, least, partition)
         return Condition(ConditionKind.LAG_AT_MOST, int(most or 0), partition)

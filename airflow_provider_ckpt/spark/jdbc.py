@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from airflow_provider_ckpt.connectors.jdbc import recipe
-from airflow_provider_ckpt.connectors.jdbc.columns import DAY, CursorKind
-from airflow_provider_ckpt.connectors.jdbc.database import properties, require
+from airflow_provider_ckpt.connectors.jdbc import query
+from airflow_provider_ckpt.connectors.jdbc.client import properties, require
+from airflow_provider_ckpt.connectors.jdbc.column_types import DAY, CursorKind
 from airflow_provider_ckpt.connectors.jdbc.failures import error_info, missing_class, sql_error
-from airflow_provider_ckpt.connectors.jdbc.parameters import without_secrets
-from airflow_provider_ckpt.connectors.jdbc.recipe import Recipe
+from airflow_provider_ckpt.connectors.jdbc.query import Recipe
+from airflow_provider_ckpt.connectors.jdbc.url_check import without_secrets
 from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Connection
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, SourceError
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
-from airflow_provider_ckpt.spark.letters import replays
-from airflow_provider_ckpt.spark.reading import work_off
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import replays
+from airflow_provider_ckpt.spark.lane.read import work_off
 from airflow_provider_ckpt.spark.sql import first_line, literal
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> Data
         return None
     slots = max(len(lane) for lane in recipes)
     conditions = [
-        found.where if found else recipe.NOTHING for lane in recipes for found in [*lane, *[None] * (slots - len(lane))]
+        found.where if found else query.NOTHING for lane in recipes for found in [*lane, *[None] * (slots - len(lane))]
     ]
     connection = _connection(job)
     assert connection.host is not None
@@ -214,7 +214,7 @@ class _LaneReader:
 
 
 def _recipe(task: BatchTask) -> Recipe | None:
-    found = None if replays(task) else task.detail.get(recipe.DETAIL)
+    found = None if replays(task) else task.detail.get(query.DETAIL)
     return Recipe.from_json(found) if found else None
 
 
@@ -231,7 +231,7 @@ def _properties(connection: Connection, common: Recipe) -> dict[str, str]:
     told = {
         "driver": common.driver,
         "fetchsize": _FETCHED,
-        "customSchema": ", ".join([*columns, f"{recipe.POSITION} {at}"]),
+        "customSchema": ", ".join([*columns, f"{query.POSITION} {at}"]),
     }
     if common.guard:
         told["sessionInitStatement"] = common.guard
@@ -245,7 +245,7 @@ def _value(number: int, spark: str, read_as: str) -> str:
 
 def _position(kind: CursorKind) -> str:
     """SQL of a row's position; null where the cursor has none."""
-    at = recipe.POSITION
+    at = query.POSITION
     return {
         CursorKind.NUMBER: at,
         CursorKind.DATE: f"CAST(unix_date(try_cast({at} AS date)) AS bigint) * {DAY}",
@@ -258,7 +258,7 @@ def _position(kind: CursorKind) -> str:
 
 def _wrong(common: Recipe) -> str:
     """SQL of what Spark cannot take in a row; null where there is nothing."""
-    cursor = f"coalesce(CAST({recipe.POSITION} AS string), 'NULL')"
+    cursor = f"coalesce(CAST({query.POSITION} AS string), 'NULL')"
     told = [f"WHEN {_position(common.kind)} IS NULL THEN concat({literal(common.cursor)}, ' ', {cursor})"]
     for number, (name, spark, read_as) in enumerate(common.columns):
         if spark != read_as:

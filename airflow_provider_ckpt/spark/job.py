@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import Committer, Connection, Reader, Shape, Sink, SinkContext, Writer
-from airflow_provider_ckpt.spark.function import Function, named, unpack
-from airflow_provider_ckpt.spark.letters import LetterReader
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import LetterReader
+from airflow_provider_ckpt.spark.transform.python_function import Function, named, unpack
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline

@@ -12,14 +12,16 @@ from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import jdbc, traces, transform
-from airflow_provider_ckpt.spark.copying import copy_lane
-from airflow_provider_ckpt.spark.declared import check_schema
-from airflow_provider_ckpt.spark.decoding import plain_records
-from airflow_provider_ckpt.spark.delivery import deliver_lane
-from airflow_provider_ckpt.spark.projection import parse_schema, refusals
-from airflow_provider_ckpt.spark.reading import control_schema, read_lane
+from airflow_provider_ckpt.spark import jdbc
+from airflow_provider_ckpt.spark.lane import stack_traces
+from airflow_provider_ckpt.spark.lane.deliver import deliver_lane
+from airflow_provider_ckpt.spark.lane.fast_path import copy_lane
+from airflow_provider_ckpt.spark.lane.read import control_schema, read_lane
 from airflow_provider_ckpt.spark.sql import quote
+from airflow_provider_ckpt.spark.transform import apply
+from airflow_provider_ckpt.spark.transform.declared_columns import check_schema
+from airflow_provider_ckpt.spark.transform.decode import plain_records
+from airflow_provider_ckpt.spark.transform.projection import parse_schema, refusals
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_ckpt.core.errors import ErrorInfo
     from airflow_provider_ckpt.spark.job import Job
-    from airflow_provider_ckpt.spark.plain import Plain
+    from airflow_provider_ckpt.spark.transform.plain_json import Plain
 
 
 def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
@@ -61,12 +63,12 @@ def _worked_off(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> l
         if not job.pipeline.source.carried:
             raise
         return _brought_down(spark, job, wave, jdbc.unread(job, error))
-    outcomes, questions = traces.told_apart([row[0] for row in rows])
+    outcomes, questions = stack_traces.told_apart([row[0] for row in rows])
     if not questions:
         return outcomes
     schema = reader_schema(spark, job)
-    answers = {question.key: traces.answer(spark, job, question, schema) for question in questions}
-    rest, done = traces.again(wave, outcomes, answers, pinned=job.pipeline.pinned)
+    answers = {question.key: stack_traces.answer(spark, job, question, schema) for question in questions}
+    rest, done = stack_traces.again(wave, outcomes, answers, pinned=job.pipeline.pinned)
     return [*done, *_worked_off(spark, job, rest, direct=False)]
 
 
@@ -118,7 +120,7 @@ def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
         plain = plain_records(spark, pipeline)
         return list(job.shape.columns if plain is None else plain.fields)
     empty = spark.createDataFrame([], reader_schema(spark, job))
-    columns = transform.check(empty, pipeline, job.shape)
+    columns = apply.check(empty, pipeline, job.shape)
     if pipeline.transform.returns is not None:
         job.transform_function()
         columns = parse_schema(spark, pipeline.transform.returns, pipeline.name, "transform.returns")
@@ -138,7 +140,7 @@ def _frame(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> DataFr
     read = jdbc.frame(spark, job, wave, schema) if job.pipeline.source.carried else None
     if read is None:
         read = lanes.mapInArrow(partial(read_lane, job, wave, arrow, plain), schema)
-    judged = transform.apply(read, job.pipeline, job.shape)
+    judged = apply.apply(read, job.pipeline, job.shape)
     given = job.pipeline.transform.returns
     returns = None
     if given is not None:

@@ -9,8 +9,8 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
 
 from airflow_provider_ckpt.core.policy import Route
-from airflow_provider_ckpt.operators.declaration import Declaration
-from airflow_provider_ckpt.operators.leaves import CkptDeadLettersOperator, CkptHoldOperator, CkptSummaryOperator
+from airflow_provider_ckpt.operators._declaration import Declaration
+from airflow_provider_ckpt.operators.outcomes import CkptDeadLettersOperator, CkptHoldOperator, CkptSummaryOperator
 from airflow_provider_ckpt.operators.plan import CkptPlanOperator
 from airflow_provider_ckpt.operators.retry import CkptRetryOperator
 from airflow_provider_ckpt.operators.route import CkptRouteOperator

@@ -69,6 +69,6 @@ class CkptConditionTrigger(BaseTrigger):
             await asyncio.sleep(self.every)
 
     def _see(self, ledger: Ledger, setup: Callable[[], Setup]) -> tuple[bool, dict[str, Any]]:
-        from airflow_provider_ckpt.replication.conditions import Condition
+        from airflow_provider_ckpt.replication.observe.conditions import Condition
 
         return Condition.from_json(self.condition).check(ledger, self.pipeline, setup)

@@ -146,7 +146,7 @@ class CkptWorkTrigger(BaseEventTrigger):
 
     @staticmethod
     def _see(ledger: Ledger, setup: Callable[[], Setup]) -> Seen:
-        from airflow_provider_ckpt.replication.looking import lag
+        from airflow_provider_ckpt.replication.observe.lag import lag
         from airflow_provider_ckpt.replication.owner import is_held
 
         made = setup()

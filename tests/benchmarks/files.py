@@ -25,8 +25,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
 from tests.assurance import is_whole
 from tests.benchmarks.rounds import Rounds, publish, say
 from tests.services.delta import read_delta

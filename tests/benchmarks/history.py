@@ -8,8 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.ledger import tables
-from airflow_provider_ckpt.ledger.engine import create, parse
+from airflow_provider_ckpt.ledger.store import tables
+from airflow_provider_ckpt.ledger.store.database import create, parse
 
 PIPELINE = "bench"
 GENERATION = 2

@@ -26,8 +26,9 @@ from unittest.mock import patch
 
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import transform, wave
+from airflow_provider_ckpt.spark import wave
 from airflow_provider_ckpt.spark.sql import literal, quote
+from airflow_provider_ckpt.spark.transform import apply
 from tests.assurance import is_whole, record
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
@@ -62,7 +63,7 @@ JSON_SELECT = {"id": "id", "customer": "customer", "cents": "cast(amount * 100 a
 
 
 def plain(frame: DataFrame, pipeline: Pipeline, _: Shape) -> DataFrame:
-    """The rival of :func:`airflow_provider_ckpt.spark.transform.apply`: the same columns, and nothing is caught."""
+    """The rival of :func:`airflow_provider_ckpt.spark.transform.apply.apply`: the same columns, and nothing is caught."""
     declared = pipeline.transform
     if declared.decode:
         decoded = f"from_json(cast(value AS string), {literal(declared.schema_ or '')}, map('mode', 'FAILFAST'))"
@@ -88,7 +89,7 @@ def isolation(way: str) -> Iterator[None]:
     if way == WITH:
         yield
         return
-    with patch.object(transform, "apply", plain), patch.object(wave, "plain_records", return_value=None):
+    with patch.object(apply, "apply", plain), patch.object(wave, "plain_records", return_value=None):
         yield
 
 

@@ -30,8 +30,8 @@ from airflow_provider_ckpt.core.policy import Policy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.recovery import Reading, Surplus
 from airflow_provider_ckpt.core.wave import Outcome
-from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
 from tests.assurance import is_whole, record
 from tests.benchmarks.history import PIPELINE, SPAN, fill, size
 from tests.services.postgres import PostgresServer

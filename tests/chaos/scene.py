@@ -113,7 +113,7 @@ _migrating = threading.Lock()
 
 
 def _migrate(url: str) -> None:
-    from airflow_provider_ckpt.ledger import migrate
+    from airflow_provider_ckpt.ledger.store import migrate
 
     with _migrating:
         migrate.upgrade(url, create=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.actions import ActKind
 from tests.formal.worlds import Bounds
 
 _ON_BATCHES = frozenset({ActKind.HOLD, ActKind.RELEASE, ActKind.SKIP, ActKind.CANCEL})

@@ -6,7 +6,7 @@ what no batch owns, and delivers until nothing waits.
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.actions import ActKind
 from airflow_provider_ckpt.core.batch import BatchState, Receipt
 from airflow_provider_ckpt.core.invariants import Violation
 from airflow_provider_ckpt.core.partition import Partition

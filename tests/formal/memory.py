@@ -9,7 +9,7 @@ from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.invariants import Violation
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.sink_standing import SinkStanding, SinkState, differences
-from airflow_provider_ckpt.ledger.receipted import Receipted, with_receipts
+from airflow_provider_ckpt.ledger.store.receipted_batches import Receipted, with_receipts
 
 TOLD = "SinkLossIsTold"
 _PLACE = "the target"
@@ -19,7 +19,7 @@ class Memory(NamedTuple):
     """The memory, for one partition, with the copy of the sink that may be put back.
 
     :param raised: the newest epoch whose fence was raised
-    :param numbers: what ``ledger/receipted.py`` keeps of the newest epoch's receipts
+    :param numbers: what ``ledger/store/receipted_batches.py`` keeps of the newest epoch's receipts
     :param settled: every receipt that the ledger has taken, for the property alone
     :param fence: the epoch of the sink's fence when it was copied; -1 before that, -2 after it was put back
     :param sink: its receipts then
@@ -45,7 +45,7 @@ class Memory(NamedTuple):
     def admits(self, partition: Partition, fence: int, sink: frozenset[Receipt]) -> bool:
         """Whether a run goes on, by the core's decision.
 
-        The receipts that it asks for are those of ``ledger/sinks.py``.
+        The receipts that it asks for are those of ``ledger/commands/sink_state.py``.
         """
         held = {receipt.key for receipt in sink}
         missing = [key for key in self._expected(partition) if key not in held]

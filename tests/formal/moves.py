@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-from airflow_provider_ckpt.core.acts import BEHIND_FENCE, BY_A_RUN, ActKind
+from airflow_provider_ckpt.core.actions import BEHIND_FENCE, BY_A_RUN, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt, Verdict
 from airflow_provider_ckpt.core.invariants import Violation
 from airflow_provider_ckpt.core.partition import Partition

@@ -49,7 +49,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "the cancellation watermark is cleared by a takeover",
-        "core/reconciling.py",
+        "core/reconcile.py",
         "_settle",
         "return events + partition.advance()",
         "import dataclasses\n"
@@ -71,7 +71,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "the latest cancellation counts, not the earliest",
-        "core/view.py",
+        "core/partition_view.py",
         "PartitionView.cancellation_watermark",
         "min((seq for seq, b in self.batches.items() if b.cancelled), default=None)",
         "max((seq for seq, b in self.batches.items() if b.cancelled), default=None)",
@@ -98,7 +98,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "an attempt that is not the open one may be ended",
-        "core/view.py",
+        "core/partition_view.py",
         "PartitionView._open",
         "(batch.attempts, batch.epoch) != (ticket.attempt, ticket.epoch)",
         "batch.epoch is None",
@@ -152,7 +152,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a stop is allowed while work is in flight",
-        "core/machine.py",
+        "core/pipeline_phases.py",
         "PipelineMachine.stop",
         "self.in_flight",
         "self.in_flight and self._phase is Phase.RUNNING",
@@ -161,7 +161,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a forced stop moves the checkpoint",
-        "core/machine.py",
+        "core/pipeline_phases.py",
         "PipelineMachine.force_stop",
         "events += partition.abandon(partition.sending(seq))[1]",
         "events += partition.abandon(partition.sending(seq))[1]\n"
@@ -171,7 +171,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a forced stop leaves attempts open",
-        "core/machine.py",
+        "core/pipeline_phases.py",
         "PipelineMachine.force_stop",
         "partition.in_flight",
         "sorted(partition.in_flight)[1:]",
@@ -207,7 +207,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a receipt of a batch that this ledger never began counts as known",
-        "core/reconciling.py",
+        "core/reconcile.py",
         "knows",
         "batch.state is not BatchState.SUPERSEDED and batch.begun and (batch.range == receipt.range)",
         "batch.state is not BatchState.SUPERSEDED and batch.range == receipt.range",
@@ -216,7 +216,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "attempts of older epochs stay open",
-        "core/reconciling.py",
+        "core/reconcile.py",
         "_settle",
         "batch.epoch < epoch",
         "batch.epoch > epoch",
@@ -225,7 +225,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "receipts of a generation that has ended count",
-        "core/reconciling.py",
+        "core/reconcile.py",
         "by_generation",
         "receipt.key.generation",
         "max(receipt.key.generation, partition.generation)",
@@ -234,7 +234,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a rewind that the ledger has forgotten is passed over",
-        "core/reconciling.py",
+        "core/reconcile.py",
         "by_generation",
         "number > partition.generation",
         "number > partition.generation + 9",
@@ -243,7 +243,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a forgotten rewind is taken to begin at its first receipt",
-        "core/reconciling.py",
+        "core/reconcile.py",
         "by_generation",
         "min(partition.committed, *(receipt.range.start for receipt in found[generation]))",
         "max(0, *(receipt.range.start for receipt in found[generation]))",
@@ -251,7 +251,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a rewind begins no new generation",
-        "core/reconciling.py",
+        "core/reconcile.py",
         "rewind",
         "partition.generation, partition.next_seq = (generation, 0)",
         "partition.next_seq = 0",
@@ -260,7 +260,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "an act for a generation that has ended is applied",
-        "core/acts.py",
+        "core/actions.py",
         "_step",
         "key.generation != partition.generation",
         "key.generation > partition.generation",
@@ -269,7 +269,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "an act on several batches is carried out by halves",
-        "core/acts.py",
+        "core/actions.py",
         "_each_batch",
         "steps = [_step(machine, act.kind, key, reason) for key in dict.fromkeys(keys)]\n"
         "return [event for step in steps for event in step()]",
@@ -279,7 +279,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a rewind leaves a replay of letters whose records it reads again",
-        "core/acts.py",
+        "core/actions.py",
         "_take_back",
         "list(partition.blocking.values())",
         "[]",
@@ -288,7 +288,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "a replay that waits is not told from one that is done when its records are read again",
-        "core/letters.py",
+        "core/dead_letters.py",
         "replaying_within",
         "entry.state is LetterState.REPLAYING",
         "entry.state is LetterState.REPLAYED",
@@ -296,7 +296,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "what is still to be delivered may be replayed",
-        "core/machine.py",
+        "core/pipeline_phases.py",
         "PipelineMachine.check_re_read",
         "span.end",
         "span.start",
@@ -374,7 +374,7 @@ OF_CORE: Sequence[Mutant] = (
     ),
     Mutant(
         "of the newest epoch's receipts the last one alone is remembered",
-        "ledger/receipted.py",
+        "ledger/store/receipted_batches.py",
         "with_receipts",
         "numbers.union(known.numbers if goes_on else ())",
         "[max(numbers.union(known.numbers if goes_on else ()))]",

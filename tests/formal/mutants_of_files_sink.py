@@ -44,7 +44,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
     ),
     Mutant(
         "files: the fence leaves the older epochs' directories",
-        "connectors/files/gate.py",
+        "connectors/files/fence.py",
         "fence",
         "older < epoch",
         "older > epoch",
@@ -52,7 +52,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
     ),
     Mutant(
         "files: a late fence does not look again",
-        "connectors/files/gate.py",
+        "connectors/files/fence.py",
         "fence",
         "try:\n    refuse_if_fenced(target, epoch)\nexcept FencedError:\n    _remove(own)\n    raise",
         "try:\n    pass\nexcept FencedError:\n    _remove(own)\n    raise",
@@ -60,7 +60,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
     ),
     Mutant(
         "files: who reads receipts removes what is about to be claimed",
-        "connectors/files/staged.py",
+        "connectors/files/staging.py",
         "_marked",
         "if entry is not None and entry.file == name:\n"
         "    yield name\n"
@@ -87,7 +87,7 @@ OF_FILES_SINK: Sequence[Mutant] = (
     ),
     Mutant(
         "files: a receipt counts though its file is gone",
-        "connectors/files/standing.py",
+        "connectors/files/set_back.py",
         "vanished",
         "entry.file not in there",
         "False",

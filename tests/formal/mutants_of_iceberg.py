@@ -71,7 +71,7 @@ OF_ICEBERG: Sequence[Mutant] = (
     ),
     Mutant(
         "two phases: files of a commit whose fate is unknown are removed",
-        "connectors/two_phase/staged.py",
+        "connectors/two_phase/staging.py",
         "StagedWave.discard",
         "index not in self.attempted",
         "True",

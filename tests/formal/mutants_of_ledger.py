@@ -12,7 +12,7 @@ _HERE = "tests/formal/test_ledger_rules.py"
 OF_LEDGER: Sequence[Mutant] = (
     Mutant(
         "the lease is checked without its lock",
-        "ledger/lease.py",
+        "ledger/store/lease.py",
         "lock",
         "sa.select(_L.owner, _L.epoch, _L.ttl_ms, _L.expires_at).where(_L.pipeline == pipeline).with_for_update()",
         "sa.select(_L.owner, _L.epoch, _L.ttl_ms, _L.expires_at).where(_L.pipeline == pipeline)",
@@ -20,7 +20,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "a command does not check the lease",
-        "ledger/work.py",
+        "ledger/unit_of_work.py",
         "Work.__init__",
         "leases.check(connection, lease.pipeline, lease.epoch, lease.owner)",
         "leases.lock(connection, lease.pipeline)",
@@ -29,7 +29,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "the outcome of an older attempt is settled",
-        "ledger/settling.py",
+        "ledger/commands/settle.py",
         "settle",
         "batch is None or batch.attempts != outcome.attempt",
         "batch is None",
@@ -37,7 +37,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "the outcome of an older epoch's attempt is settled",
-        "ledger/work.py",
+        "ledger/unit_of_work.py",
         "Work.open_batch",
         "batch is None or batch.state is not BatchState.IN_FLIGHT or batch.epoch != self.lease.epoch",
         "batch is None or batch.state is not BatchState.IN_FLIGHT",
@@ -45,7 +45,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "a restart forgets what was cancelled",
-        "ledger/rows.py",
+        "ledger/store/batches.py",
         "batch_row",
         "batch.cancelled",
         "False",
@@ -53,7 +53,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "a settlement does not look at what others have resolved",
-        "ledger/rows.py",
+        "ledger/store/batches.py",
         "some",
         "sa.or_(_B.state.in_([state.value for state in RESOLVED]), _B.cancelled)",
         "_B.cancelled",
@@ -62,7 +62,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "an act is applied behind the back of the run that holds the lease",
-        "ledger/people.py",
+        "ledger/commands/admin.py",
         "PeopleCommands._applied_or_stored",
         "leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=False)",
         "leases.acquire(connection, pipeline, who, _ACT_TTL, 0, is_dead, force=True)",
@@ -70,7 +70,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "a rewind is applied without a fence and a new epoch",
-        "ledger/people.py",
+        "ledger/commands/admin.py",
         "PeopleCommands.apply_intents",
         "frozenset() if behind_fence else BEHIND_FENCE",
         "BEHIND_FENCE if behind_fence else frozenset()",
@@ -78,7 +78,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "a generation gets a number that the sink has seen",
-        "ledger/reconciling.py",
+        "ledger/commands/reconcile.py",
         "reconcile",
         "work.machine.generation = max(work.machine.generation, receipt.key.generation)",
         "pass",
@@ -86,7 +86,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "the ledger merges receipts across a gap",
-        "ledger/merging.py",
+        "ledger/store/receipts.py",
         "merged",
         "batch.range.start <= end",
         "batch.range.start <= end + 10",
@@ -94,7 +94,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "the receipts of the newest epoch are not asked for",
-        "ledger/sinks.py",
+        "ledger/commands/sink_state.py",
         "expected_receipts",
         "found.update(BatchKey(known.generation, partition, number) for number in numbers)",
         "known.generation",
@@ -103,7 +103,7 @@ OF_LEDGER: Sequence[Mutant] = (
     ),
     Mutant(
         "the epoch of the fence is not kept",
-        "ledger/sinks.py",
+        "ledger/commands/sink_state.py",
         "note",
         '{"sink_epoch": now.epoch, "sink_target": now.target, "sink_location": now.location}',
         '{"sink_target": now.target, "sink_location": now.location}',

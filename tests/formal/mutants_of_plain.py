@@ -13,7 +13,7 @@ _ALIKE = f"{_LANES}::test_what_arrow_makes_of_a_plain_record_is_what_spark_makes
 OF_PLAIN: Sequence[Mutant] = (
     Mutant(
         "a batch with another record is delivered without looking at that",
-        "spark/plain.py",
+        "spark/transform/plain_json.py",
         "Plain.rows",
         "if decoded.null_count:\n    return None",
         "",
@@ -21,7 +21,7 @@ OF_PLAIN: Sequence[Mutant] = (
     ),
     Mutant(
         "what comes after a batch that was put off does not wait for it",
-        "spark/delivery.py",
+        "spark/lane/deliver.py",
         "Lane.put_off",
         "if self._pipeline.pinned:\n    self._asking.add(question.key.partition)",
         "",
@@ -29,7 +29,7 @@ OF_PLAIN: Sequence[Mutant] = (
     ),
     Mutant(
         "what waited for a batch that was put off stays undone",
-        "spark/traces.py",
+        "spark/lane/stack_traces.py",
         "again",
         "task.key in answers or task.key in waited",
         "task.key in answers",
@@ -45,7 +45,7 @@ OF_PLAIN: Sequence[Mutant] = (
     ),
     Mutant(
         "the original of a row that was decoded at once is its row",
-        "spark/copying.py",
+        "spark/lane/fast_path.py",
         "copy_lane",
         "plain is not None",
         "False",
@@ -53,7 +53,7 @@ OF_PLAIN: Sequence[Mutant] = (
     ),
     Mutant(
         "what was decoded at once has no value in its dead letter",
-        "spark/gathering.py",
+        "spark/lane/gather.py",
         "_add_letters",
         "gathered.rejected = originals.restored(reader, task, gathered.rejected)",
         "pass",
@@ -61,7 +61,7 @@ OF_PLAIN: Sequence[Mutant] = (
     ),
     Mutant(
         "a negative zero is plain",
-        "spark/plain.py",
+        "spark/transform/plain_json.py",
         "",
         "(?:0|-?[1-9][0-9]{0,14}|-?(?:0",
         "(?:-?0|-?[1-9][0-9]{0,14}|-?(?:0",
@@ -70,7 +70,7 @@ OF_PLAIN: Sequence[Mutant] = (
     ),
     Mutant(
         "an offset that Spark does not know is plain",
-        "spark/plain.py",
+        "spark/transform/plain_json.py",
         "",
         "(?:0[0-9]|1[0-7])",
         "(?:0[0-9]|1[0-9])",
@@ -79,7 +79,7 @@ OF_PLAIN: Sequence[Mutant] = (
     ),
     Mutant(
         "a text with escapes is plain",
-        "spark/plain.py",
+        "spark/transform/plain_json.py",
         "",
         '[^"\\\\\\x00-\\x1f\\x7f]*"',
         '[^"\\x00-\\x1f\\x7f]*"',

@@ -13,7 +13,7 @@ _ELSEWHERE = "tests/integration/replication/test_letters_elsewhere.py"
 OF_POLICY: Sequence[Mutant] = (
     Mutant(
         "a batch is claimed whose letters are not kept",
-        "connectors/boxes.py",
+        "connectors/dead_letter_store.py",
         "BoxedWriter.deliver",
         "if len(letters) > kept:\n    self._keep(task, letters, kept)\n    kept = len(letters)",
         "if len(letters) > kept:\n    kept = len(letters)",
@@ -21,7 +21,7 @@ OF_POLICY: Sequence[Mutant] = (
     ),
     Mutant(
         "a letter that cannot be kept is dropped after the last try",
-        "connectors/boxes.py",
+        "connectors/dead_letter_store.py",
         "BoxedWriter._keep",
         "failures += 1",
         "failures += 1\nif failures > self._queue.max_dlq_retries:\n    return",
@@ -29,7 +29,7 @@ OF_POLICY: Sequence[Mutant] = (
     ),
     Mutant(
         "what the sink refuses has no letter elsewhere",
-        "connectors/boxes.py",
+        "connectors/dead_letter_store.py",
         "BoxedWriter.deliver",
         "letters += content.original(refused)",
         "content.original(refused)",
@@ -37,7 +37,7 @@ OF_POLICY: Sequence[Mutant] = (
     ),
     Mutant(
         "letters of attempts that came to nothing are found",
-        "connectors/postgres/box.py",
+        "connectors/postgres/dead_letter_store.py",
         "PostgresBox.letters",
         "AND seq = {{4}}::bigint AND attempt = {{5}}::int AND epoch = {{6}}::bigint",
         "AND seq = {{4}}::bigint AND {{5}}::int + {{6}}::bigint > 0",
@@ -54,7 +54,7 @@ OF_POLICY: Sequence[Mutant] = (
     ),
     Mutant(
         "a wave is settled at its end alone",
-        "replication/settlements.py",
+        "replication/run/settle.py",
         "Settlements.look",
         "self._looks and started >= self._look_at",
         "False",
@@ -62,7 +62,7 @@ OF_POLICY: Sequence[Mutant] = (
     ),
     Mutant(
         "what was settled in mid-wave loses its letters' types",
-        "replication/settlements.py",
+        "replication/run/settle.py",
         "Settlements.settle",
         "if types:\n    self._run.ledger.name_letter_types(self._pipeline.name, types)",
         "if False:\n    self._run.ledger.name_letter_types(self._pipeline.name, types)",
@@ -70,7 +70,7 @@ OF_POLICY: Sequence[Mutant] = (
     ),
     Mutant(
         "Spark executes a task once more, and at most once sends it again",
-        "spark/delivery.py",
+        "spark/lane/deliver.py",
         "Lane.__init__",
         "self._pipeline.delivery == 'at_most_once' and executed_before()",
         "False",
@@ -78,7 +78,7 @@ OF_POLICY: Sequence[Mutant] = (
     ),
     Mutant(
         "at most once an outage costs all that follows",
-        "replication/waves.py",
+        "replication/run/wave_loop.py",
         "Waves._settle",
         "if self._at_most_once:\n    self._sent(outcomes)",
         "if self._at_most_once:\n    pass",

@@ -26,7 +26,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: a lane does not hold the fence to its end",
-        "connectors/postgres/bookkeeping.py",
+        "connectors/postgres/receipts.py",
         "Bookkeeping.claim",
         "AND epoch = {{2}} FOR SHARE",
         "AND epoch = {{2}}",
@@ -43,7 +43,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: epochs are compared the wrong way when a lane claims",
-        "connectors/postgres/bookkeeping.py",
+        "connectors/postgres/receipts.py",
         "Bookkeeping.claim",
         "AND epoch = {{2}} FOR SHARE",
         "AND epoch >= {{2}} FOR SHARE",
@@ -122,7 +122,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "postgres: a partition that was filled while it was detached is not looked at",
-        "connectors/postgres/origins.py",
+        "connectors/postgres/origin_tables.py",
         "moved_in",
         "list(attached.get(item.oid, item.attached)) != list(item.attached)",
         "False",
@@ -178,7 +178,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "files: a bare quote makes newlines data",
-        "connectors/files/records.py",
+        "connectors/files/record_ends.py",
         "_Quotes._one_by_one",
         "begin or closed == place - 1",
         "True",
@@ -186,7 +186,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "audit: sums are not compared with the sink's receipts",
-        "core/agreement.py",
+        "core/sink_comparison.py",
         "_Sums._of",
         "sums != item.counts",
         "sums.read != item.counts.read",
@@ -195,7 +195,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "audit: an accepted loss excuses every later one",
-        "core/agreement.py",
+        "core/sink_comparison.py",
         "_Sums.differences",
         "found = list(self._of(item.without(lost), receipts))",
         "found = []",
@@ -204,7 +204,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "audit: dead letters are believed, not counted",
-        "core/agreement.py",
+        "core/sink_comparison.py",
         "compare_letters",
         "has != told",
         "has > told",
@@ -252,7 +252,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "delta: a table that was restored is taken for whole",
-        "connectors/two_phase/setback.py",
+        "connectors/two_phase/set_back.py",
         "find_setback",
         "kept is None or committed <= kept",
         "committed",
@@ -268,7 +268,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "delta: a fence accepts a restore that nobody has seen",
-        "connectors/two_phase/setback.py",
+        "connectors/two_phase/set_back.py",
         "begin_anew",
         "found is not None and not accepting",
         "False",
@@ -301,7 +301,7 @@ OF_SINKS: Sequence[Mutant] = (
     ),
     Mutant(
         "kafka: no lane has the transactional id that a fence initialises",
-        "connectors/kafka/transactions.py",
+        "connectors/kafka/producers.py",
         "Transactions.__init__",
         "{'transactional.id': identity, 'message.max.bytes': 1000000000, 'error_cb': self._noticed}",
         "{'transactional.id': f'{identity}{time.time()}', 'message.max.bytes': 1000000000, 'error_cb': self._noticed}",

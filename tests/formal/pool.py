@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from airflow_provider_ckpt.core import acts
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core import actions
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.invariants import Violation, state_violations, step_violations
-from airflow_provider_ckpt.core.machine import PipelineMachine
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.pipeline_phases import PipelineMachine
 from airflow_provider_ckpt.core.ranges import Range, subtract
 from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
 from airflow_provider_ckpt.core.tickets import Phase
@@ -161,7 +161,7 @@ class Pool:
         act = Act(deed.kind, deed.batches, dict(deed.positions), deed.spans)
         name = deed.kind.value
         try:
-            events = acts.apply(made, act, reason="test")
+            events = actions.apply(made, act, reason="test")
         except LedgerStateError:
             for part in copies:
                 self._refuse(Seen(name, deed, before[part.id].partition, part, before[part.id].passed))

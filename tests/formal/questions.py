@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_provider_ckpt.core import reconciling
+from airflow_provider_ckpt.core import reconcile as reconciling
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Counts, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.partition import Partition

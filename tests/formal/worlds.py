@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.actions import ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, Instruction, Receipt
 from airflow_provider_ckpt.core.ranges import Range
 from tests.formal.memory import Memory

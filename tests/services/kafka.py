@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from airflow_provider_ckpt.spark.lifeline import tied
+from airflow_provider_ckpt.spark.driver.parent_death import tied
 from tests.services.proxy import Proxy
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ TOKEN = "CKPT_TEST_TOKEN"
 """The environment variable that marks a command and all it starts."""
 
 _PROC = Path("/proc")
-_TRAINING = "airflow_provider_ckpt.hooks.training"
+_TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
 """What a run leaves to be done in the background, and is no part of it."""
 
 
@@ -132,7 +132,7 @@ def _role(process: Process, others: dict[int, Process]) -> Role:
     if _is_java(process):
         return Role.DRIVER
     if _is_java(parent):
-        return Role.OTHER if any(part.endswith("driver.py") for part in process.command) else Role.DAEMON
+        return Role.OTHER if any(part.endswith("driver/app.py") for part in process.command) else Role.DAEMON
     return Role.WORKER if parent.parent in others and _is_java(others[parent.parent]) else Role.OTHER
 
 

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.ledger import migrate
+from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.replication.run.replicate import replicate
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 from airflow_provider_ckpt.replication.setup import Setup
-from airflow_provider_ckpt.replication.summary import RunSummary
 from tests.services.postgres import sqlalchemy_url
 
 if TYPE_CHECKING:

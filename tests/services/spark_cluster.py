@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from airflow_provider_ckpt.spark.lifeline import tied
+from airflow_provider_ckpt.spark.driver.parent_death import tied
 
 _ENVIRONMENT = {
     "SPARK_LOCAL_IP": "127.0.0.1",

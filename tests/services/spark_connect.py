@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from airflow_provider_ckpt.spark.lifeline import tied
+from airflow_provider_ckpt.spark.driver.parent_death import tied
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.replication.metrics import COUNTERS, GAUGES, Metric
 from tests.services.airflow import AirflowServices
 from tests.services.postgres import PostgresServer, sqlalchemy_url

@@ -7,11 +7,11 @@ from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.column_types import schema_of
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
-from airflow_provider_ckpt.connectors.files.local import local_path
+from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
 from airflow_provider_ckpt.connectors.two_phase.contention import Contention
-from airflow_provider_ckpt.connectors.two_phase.staged import StagedWave
+from airflow_provider_ckpt.connectors.two_phase.staging import StagedWave
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
 

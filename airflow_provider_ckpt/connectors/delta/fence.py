@@ -17,11 +17,11 @@ from __future__ import annotations
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
-from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
+from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
 from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.setback import accept, begin_anew
-from airflow_provider_ckpt.connectors.two_phase.staged import discard
+from airflow_provider_ckpt.connectors.two_phase.set_back import accept, begin_anew
+from airflow_provider_ckpt.connectors.two_phase.staging import discard
 
 
 def fence(layout: DeltaLayout, epoch: int, contention: Contention, *, accepting: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ckpt.connectors.files.local import OWN, escape, unescape
+from airflow_provider_ckpt.connectors.local.filesystem import OWN, escape, unescape
 from airflow_provider_ckpt.connectors.two_phase.layout import Layout
 
 

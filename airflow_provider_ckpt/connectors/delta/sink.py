@@ -10,23 +10,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import KeptLetter
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.fence import fence
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.files.local import check_writable, local_path
+from airflow_provider_ckpt.connectors.local.filesystem import check_writable, local_path
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
 from airflow_provider_ckpt.connectors.two_phase.layout import DATA_PREFIX
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.setback import find_setback, missing
+from airflow_provider_ckpt.connectors.two_phase.set_back import find_setback, missing
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError
-from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ckpt.connectors.files.local import io_error, sync_directory, sync_file
+from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory, sync_file
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, IoError, SinkError
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.delta import history
+from airflow_provider_ckpt.connectors.delta import restore_check
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.column_types import misfits, schema_of
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.two_phase.column_types import misfit_error
-from airflow_provider_ckpt.connectors.two_phase.staged import Staged
+from airflow_provider_ckpt.connectors.two_phase.staging import Staged
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.errors import SinkError
 
@@ -67,7 +67,7 @@ class DeltaVersion(TableVersion):
         """See :meth:`TableVersion.went_back_to`; restores whose entry in the log was cleaned up are not seen."""
         if self.table is None:
             return 0 if since else None
-        return history.went_back_to(self.table, self.layout.table, since)
+        return restore_check.went_back_to(self.table, self.layout.table, since)
 
     def refuse_misfit(self, staged: Staged) -> None:
         """See :meth:`TableVersion.refuse_misfit`."""

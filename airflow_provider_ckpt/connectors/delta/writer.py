@@ -14,7 +14,7 @@ from airflow_provider_ckpt.connectors.delta.column_types import for_delta, misfi
 from airflow_provider_ckpt.connectors.delta.layout import DeltaLayout
 from airflow_provider_ckpt.connectors.delta.stats import statistics
 from airflow_provider_ckpt.connectors.delta.version import DeltaVersion
-from airflow_provider_ckpt.connectors.files.local import (
+from airflow_provider_ckpt.connectors.local.filesystem import (
     io_error,
     local_path,
     make_directory,

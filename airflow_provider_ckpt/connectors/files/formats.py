@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from airflow_provider_ckpt.connectors.json_rows import objects
-from airflow_provider_ckpt.connectors.moments import beyond, iso
+from airflow_provider_ckpt.connectors.extreme_times import beyond, iso
+from airflow_provider_ckpt.connectors.json_encoding import objects
 from airflow_provider_ckpt.core.errors import ConfigError
 
 if TYPE_CHECKING:

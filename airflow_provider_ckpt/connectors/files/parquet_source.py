@@ -10,13 +10,13 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.files.cut import TARGET, Piece
 from airflow_provider_ckpt.connectors.files.discovery import Discovered
 from airflow_provider_ckpt.connectors.files.listing import check_place
 from airflow_provider_ckpt.connectors.files.parquet_columns import columns_of, declared
 from airflow_provider_ckpt.connectors.files.parquet_file import Footer, read_footer
 from airflow_provider_ckpt.connectors.files.recorded_file import unchanged
 from airflow_provider_ckpt.connectors.files.source import PARTITION, FilesSource
+from airflow_provider_ckpt.connectors.files.split import TARGET, Piece
 from airflow_provider_ckpt.connectors.protocols import Connection, Plan, PlanRequest, Shape, SourceFile, SourcePartition
 from airflow_provider_ckpt.core.errors import SourceError
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.files.header import check_header, delimiter, has_header
+from airflow_provider_ckpt.connectors.files.csv_header import check_header, delimiter, has_header
+from airflow_provider_ckpt.connectors.files.record_ends import BOM, scan
 from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, unreadable, verify
-from airflow_provider_ckpt.connectors.files.records import BOM, scan
 from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.wave import BatchTask
@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.wave import BatchTask
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_ckpt.connectors.files.records import Offsets
+    from airflow_provider_ckpt.connectors.files.record_ends import Offsets
 
 ROWS = 20_000
 """Records in one Arrow batch at most."""

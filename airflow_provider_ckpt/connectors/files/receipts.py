@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from airflow_provider_ckpt.connectors.files.gate import refuse_unless_current
-from airflow_provider_ckpt.connectors.files.local import io_error, sync_directory, write_durably
-from airflow_provider_ckpt.connectors.files.target import FilesTarget, marker_of
+from airflow_provider_ckpt.connectors.files.fence import refuse_unless_current
+from airflow_provider_ckpt.connectors.files.layout import FilesTarget, marker_of
+from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory, write_durably
 from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ConfigError, SinkError

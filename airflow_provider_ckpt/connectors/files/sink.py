@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import KeptLetter
 from airflow_provider_ckpt.connectors.file_lists import FileList
+from airflow_provider_ckpt.connectors.files.fence import fence, newest_epoch
 from airflow_provider_ckpt.connectors.files.formats import count_rows, refuse_types
-from airflow_provider_ckpt.connectors.files.gate import fence, newest_epoch
-from airflow_provider_ckpt.connectors.files.local import check_writable, io_error
+from airflow_provider_ckpt.connectors.files.layout import DATA_PREFIX, FilesTarget
 from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
-from airflow_provider_ckpt.connectors.files.staged import roll_forward, sweep
-from airflow_provider_ckpt.connectors.files.standing import identity, make_identity, set_back, vanished
-from airflow_provider_ckpt.connectors.files.target import DATA_PREFIX, FilesTarget
+from airflow_provider_ckpt.connectors.files.set_back import identity, make_identity, set_back, vanished
+from airflow_provider_ckpt.connectors.files.staging import roll_forward, sweep
+from airflow_provider_ckpt.connectors.local.filesystem import check_writable, io_error
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 
 

@@ -13,17 +13,16 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.files.cut import Piece, by_count, by_size
+from airflow_provider_ckpt.connectors.files.csv_header import check_header, delimiter, has_header
 from airflow_provider_ckpt.connectors.files.discovery import Discovered, discover
-from airflow_provider_ckpt.connectors.files.header import check_header, delimiter, has_header
 from airflow_provider_ckpt.connectors.files.listing import check_place
-from airflow_provider_ckpt.connectors.files.local import local_path
 from airflow_provider_ckpt.connectors.files.own_output import matches
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
+from airflow_provider_ckpt.connectors.files.record_ends import scan
 from airflow_provider_ckpt.connectors.files.recorded_file import open_recorded, unchanged, unreadable
-from airflow_provider_ckpt.connectors.files.records import scan
+from airflow_provider_ckpt.connectors.files.split import Piece, by_count, by_size
+from airflow_provider_ckpt.connectors.local.filesystem import local_path
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
-from airflow_provider_ckpt.connectors.positions import Digest
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
     Plan,
@@ -34,6 +33,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourcePartition,
     Start,
 )
+from airflow_provider_ckpt.connectors.record_positions import Digest
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.content import Content
-from airflow_provider_ckpt.connectors.files.gate import refuse_unless_current
+from airflow_provider_ckpt.connectors.batch_content import Content
+from airflow_provider_ckpt.connectors.files.fence import refuse_unless_current
+from airflow_provider_ckpt.connectors.files.layout import FilesTarget
 from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
-from airflow_provider_ckpt.connectors.files.staged import discard, publish, stage
-from airflow_provider_ckpt.connectors.files.target import FilesTarget
+from airflow_provider_ckpt.connectors.files.staging import discard, publish, stage
 from airflow_provider_ckpt.connectors.protocols import NUMBER, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, FencedError

@@ -10,7 +10,7 @@ from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.committer import TableCommitter
-from airflow_provider_ckpt.connectors.two_phase.staged import StagedWave
+from airflow_provider_ckpt.connectors.two_phase.staging import StagedWave
 from airflow_provider_ckpt.core.errors import SinkError
 from airflow_provider_ckpt.core.wave import Outcome
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_provider_ckpt.connectors.files.local import make_directory, sync_directory, sync_file
+from airflow_provider_ckpt.connectors.local.filesystem import make_directory, sync_directory, sync_file
 from airflow_provider_ckpt.connectors.protocols import NUMBER
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.setback import accept, begin_anew
+from airflow_provider_ckpt.connectors.two_phase.set_back import accept, begin_anew
 
 
 def fence(address: TableAddress, epoch: int, contention: Contention, *, accepting: bool = False) -> None:

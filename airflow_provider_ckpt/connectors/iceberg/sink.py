@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import KeptLetter
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.files.local import check_writable
 from airflow_provider_ckpt.connectors.iceberg.fence import fence
 from airflow_provider_ckpt.connectors.iceberg.layout import ledgers
-from airflow_provider_ckpt.connectors.iceberg.supported import files, refuse_unsupported, rows
+from airflow_provider_ckpt.connectors.iceberg.schema_check import files, refuse_unsupported, rows
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_place
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.local.filesystem import check_writable
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenFiles
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.data_files import damaged
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.setback import find_setback, missing
+from airflow_provider_ckpt.connectors.two_phase.set_back import find_setback, missing
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, ReceiptsUnreadableError, SinkError
-from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 
 

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.iceberg.catalog import failures
-from airflow_provider_ckpt.connectors.iceberg.columns import evolve, evolved, refuse_misfit
+from airflow_provider_ckpt.connectors.iceberg.column_types import evolve, evolved, refuse_misfit
 from airflow_provider_ckpt.connectors.iceberg.data_file import data_file
 from airflow_provider_ckpt.connectors.iceberg.layout import IcebergLayout
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress
-from airflow_provider_ckpt.connectors.two_phase.staged import Staged
+from airflow_provider_ckpt.connectors.two_phase.staging import Staged
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.errors import SinkError
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.content import data_error
-from airflow_provider_ckpt.connectors.files.local import io_error
+from airflow_provider_ckpt.connectors.batch_content import data_error
 from airflow_provider_ckpt.connectors.iceberg import data_file
-from airflow_provider_ckpt.connectors.iceberg.columns import (
+from airflow_provider_ckpt.connectors.iceberg.column_types import (
     complete,
     evolved,
     for_iceberg,
@@ -25,6 +24,7 @@ from airflow_provider_ckpt.connectors.iceberg.columns import (
 )
 from airflow_provider_ckpt.connectors.iceberg.table import TableAddress, local_place
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
+from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.connectors.two_phase.layout import new_stem
 from airflow_provider_ckpt.connectors.two_phase.writer import TableWriter, Written, nulls

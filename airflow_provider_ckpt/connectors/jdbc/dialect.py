@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airflow_provider_ckpt.connectors.jdbc.columns import DAY, LEAST, Column, CursorKind, Told, column
+from airflow_provider_ckpt.connectors.jdbc.column_types import DAY, LEAST, Column, CursorKind, Told, column
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 

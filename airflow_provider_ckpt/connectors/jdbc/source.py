@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.jdbc import recipe
-from airflow_provider_ckpt.connectors.jdbc.columns import DAY, LEAST, CursorKind
-from airflow_provider_ckpt.connectors.jdbc.cut import batch_records, cut, empty
-from airflow_provider_ckpt.connectors.jdbc.database import Database, require
+from airflow_provider_ckpt.connectors.jdbc import query
+from airflow_provider_ckpt.connectors.jdbc.client import Database, require
+from airflow_provider_ckpt.connectors.jdbc.column_types import DAY, LEAST, CursorKind
+from airflow_provider_ckpt.connectors.jdbc.split import batch_records, cut, empty
 from airflow_provider_ckpt.connectors.jdbc.table import Table, look_up
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.positions import Digest, Positions
 from airflow_provider_ckpt.connectors.protocols import (
     Connection,
     Plan,
@@ -28,6 +27,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourcePartition,
     Start,
 )
+from airflow_provider_ckpt.connectors.record_positions import Digest, Positions
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.core.ranges import Range
@@ -130,14 +130,14 @@ class JdbcSource:
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
         """The same tasks, each with what Spark needs to read it."""
         table = self._table()
-        common = recipe.of_table(table)
+        common = query.of_table(table)
         located = []
         for task in tasks:
             one = common
             if task.instruction is not Instruction.VOID:
-                at = table.dialect.quote(recipe.POSITION)
+                at = table.dialect.quote(query.POSITION)
                 one = replace(common, where=table.dialect.within(table.kind, at, task.range))
-            located.append(replace(task, detail={**task.detail, recipe.DETAIL: one.to_json()}))
+            located.append(replace(task, detail={**task.detail, query.DETAIL: one.to_json()}))
         return located
 
     def close(self) -> None:

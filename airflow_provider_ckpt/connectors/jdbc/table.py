@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.connectors.jdbc.columns import Column, CursorKind
-from airflow_provider_ckpt.connectors.jdbc.database import Database, Plain
+from airflow_provider_ckpt.connectors.jdbc.client import Database, Plain
+from airflow_provider_ckpt.connectors.jdbc.column_types import Column, CursorKind
 from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect, split
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range

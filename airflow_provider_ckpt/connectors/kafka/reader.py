@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
-from airflow_provider_ckpt.connectors.kafka.common import (
+from airflow_provider_ckpt.connectors.kafka.client import (
     Noticed,
     consumer_config,
     error_info,
@@ -23,9 +23,9 @@ from airflow_provider_ckpt.connectors.kafka.common import (
     require,
     timeout,
 )
-from airflow_provider_ckpt.connectors.kafka.messages import records
+from airflow_provider_ckpt.connectors.kafka.deserialize import records
 from airflow_provider_ckpt.connectors.kafka.source import damaged, expired
-from airflow_provider_ckpt.connectors.kafka.topic import Asking
+from airflow_provider_ckpt.connectors.kafka.source_topic import Asking
 from airflow_provider_ckpt.connectors.protocols import Connection, Shape
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, KafkaConsumerError
 

@@ -9,9 +9,13 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import KeptLetter
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
+from airflow_provider_ckpt.connectors.kafka.client import bootstrap, require, require_topic, timeout
+from airflow_provider_ckpt.connectors.kafka.committed_reader import committed
+from airflow_provider_ckpt.connectors.kafka.dead_letter_reader import KeptLetters
+from airflow_provider_ckpt.connectors.kafka.producers import Transactions, note, transaction_seconds
+from airflow_provider_ckpt.connectors.kafka.receipts import (
     Books,
     epoch_key,
     files_key,
@@ -23,19 +27,15 @@ from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
     replay_value,
     transactional_id,
 )
-from airflow_provider_ckpt.connectors.kafka.committed import committed
-from airflow_provider_ckpt.connectors.kafka.common import bootstrap, require, require_topic, timeout
-from airflow_provider_ckpt.connectors.kafka.kept import KeptLetters
-from airflow_provider_ckpt.connectors.kafka.outgoing import refuse_misfits
-from airflow_provider_ckpt.connectors.kafka.reading import Reading
+from airflow_provider_ckpt.connectors.kafka.receipts_reader import Reading
+from airflow_provider_ckpt.connectors.kafka.serialize import refuse_misfits
+from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic, WrittenTopics
 from airflow_provider_ckpt.connectors.kafka.target_log import TargetLog, TargetLogs
-from airflow_provider_ckpt.connectors.kafka.transactions import Transactions, note, transaction_seconds
-from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError
-from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 
 if TYPE_CHECKING:

@@ -14,13 +14,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.kafka.common import COLUMNS, require, require_topic
-from airflow_provider_ckpt.connectors.kafka.continuity import LogContinuity, LogMark
-from airflow_provider_ckpt.connectors.kafka.probe import Place, Probe
-from airflow_provider_ckpt.connectors.kafka.sample import FEW, batch_records
-from airflow_provider_ckpt.connectors.kafka.topic import Asking, Bounds, Topic
+from airflow_provider_ckpt.connectors.kafka.batch_size import FEW, batch_records
+from airflow_provider_ckpt.connectors.kafka.client import COLUMNS, require, require_topic
+from airflow_provider_ckpt.connectors.kafka.log_continuity import LogContinuity, LogMark
+from airflow_provider_ckpt.connectors.kafka.record_probe import Place, Probe
+from airflow_provider_ckpt.connectors.kafka.source_topic import Asking, Bounds, Topic
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.positions import Digest
 from airflow_provider_ckpt.connectors.protocols import (
     REACHES,
     Connection,
@@ -33,6 +32,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     Start,
     Todo,
 )
+from airflow_provider_ckpt.connectors.record_positions import Digest
 from airflow_provider_ckpt.core.batch import Instruction
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range

@@ -12,9 +12,9 @@ from contextlib import closing
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from airflow_provider_ckpt.connectors.kafka.probe import Place, Probe
-from airflow_provider_ckpt.connectors.kafka.topic import Asking, Bounds
-from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
+from airflow_provider_ckpt.connectors.kafka.record_probe import Place, Probe
+from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic, WrittenTopics
+from airflow_provider_ckpt.connectors.kafka.source_topic import Asking, Bounds
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ErrorType, KafkaConsumerError
 

@@ -13,16 +13,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content, DeadLetter
-from airflow_provider_ckpt.connectors.kafka.bookkeeping import receipt_key, receipt_value, receipts_topic
-from airflow_provider_ckpt.connectors.kafka.common import error_info, require
-from airflow_provider_ckpt.connectors.kafka.lane import Hold, epochs_now, refuse_if_fenced
-from airflow_provider_ckpt.connectors.kafka.letters import letter_headers
-from airflow_provider_ckpt.connectors.kafka.limits import doubtful, impossible
-from airflow_provider_ckpt.connectors.kafka.outgoing import Messages, messages_of
-from airflow_provider_ckpt.connectors.kafka.sending import Sender
-from airflow_provider_ckpt.connectors.kafka.transactions import superseded
-from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic, WrittenTopics
+from airflow_provider_ckpt.connectors.batch_content import LETTER_PAUSE, Content, DeadLetter
+from airflow_provider_ckpt.connectors.kafka.claim import Hold, epochs_now, refuse_if_fenced
+from airflow_provider_ckpt.connectors.kafka.client import error_info, require
+from airflow_provider_ckpt.connectors.kafka.dead_letters import letter_headers
+from airflow_provider_ckpt.connectors.kafka.producers import superseded
+from airflow_provider_ckpt.connectors.kafka.receipts import receipt_key, receipt_value, receipts_topic
+from airflow_provider_ckpt.connectors.kafka.sender import Sender
+from airflow_provider_ckpt.connectors.kafka.serialize import Messages, messages_of
+from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic, WrittenTopics
+from airflow_provider_ckpt.connectors.kafka.size_limits import doubtful, impossible
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
 from airflow_provider_ckpt.core.errors import (

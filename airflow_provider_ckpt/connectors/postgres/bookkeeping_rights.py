@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.connectors.postgres.bookkeeping import ALL_TABLES, Bookkeeping
+from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, Bookkeeping
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
-    ALL_TABLES,
-    LATER_COLUMNS,
-    LOCK,
-    TABLES,
-    Bookkeeping,
-)
-from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.durability import durable
+from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, LATER_COLUMNS, LOCK, TABLES, Bookkeeping
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 from airflow_provider_ckpt.core.errors import ConfigError
 

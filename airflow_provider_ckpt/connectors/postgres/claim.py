@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_ckpt.connectors.postgres.bookkeeping import Bookkeeping
-from airflow_provider_ckpt.connectors.postgres.common import literal, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.client import literal, sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.receipts import Bookkeeping
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt

@@ -9,9 +9,9 @@ import re
 import time
 from collections.abc import Sequence
 
+from airflow_provider_ckpt.connectors.postgres.client import sqlstate_of
 from airflow_provider_ckpt.connectors.postgres.code_text import arguments
 from airflow_provider_ckpt.connectors.postgres.column_types import DAY, INTEGERS, CursorKind, position_sql
-from airflow_provider_ckpt.connectors.postgres.common import sqlstate_of
 from airflow_provider_ckpt.connectors.postgres.cursor_code import Filling
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 

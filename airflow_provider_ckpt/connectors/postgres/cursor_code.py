@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from airflow_provider_ckpt.connectors.postgres.client import sqlstate_of
 from airflow_provider_ckpt.connectors.postgres.code_text import TriggerCode, arguments, calls, literals, split
-from airflow_provider_ckpt.connectors.postgres.common import sqlstate_of
-from airflow_provider_ckpt.connectors.postgres.origins import OriginColumn
+from airflow_provider_ckpt.connectors.postgres.origin_tables import OriginColumn
 from airflow_provider_ckpt.connectors.postgres.sequences import sequences_named, sequences_of_tables, text_array
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 

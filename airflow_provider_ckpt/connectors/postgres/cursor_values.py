@@ -14,7 +14,7 @@ from typing import NamedTuple
 from airflow_provider_ckpt.connectors.postgres.coarse_values import coarse
 from airflow_provider_ckpt.connectors.postgres.column_types import INTEGERS, CursorKind
 from airflow_provider_ckpt.connectors.postgres.cursor_code import Filling, fillings
-from airflow_provider_ckpt.connectors.postgres.origins import OriginColumn, origin_columns
+from airflow_provider_ckpt.connectors.postgres.origin_tables import OriginColumn, origin_columns
 from airflow_provider_ckpt.connectors.postgres.sequences import sequence_states, text_array
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.core.errors import ConfigError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.postgres.client import literal
 from airflow_provider_ckpt.connectors.postgres.column_types import SPARK_TYPES
-from airflow_provider_ckpt.connectors.postgres.common import literal
 from airflow_provider_ckpt.connectors.postgres.table import Column
 
 if TYPE_CHECKING:

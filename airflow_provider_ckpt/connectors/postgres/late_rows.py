@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.postgres.cursor_values import CursorValues
-from airflow_provider_ckpt.connectors.postgres.origins import UNDATED, origin_columns, origins
+from airflow_provider_ckpt.connectors.postgres.origin_tables import UNDATED, origin_columns, origins
 from airflow_provider_ckpt.connectors.postgres.sequences import sequence_states
+from airflow_provider_ckpt.connectors.postgres.source_witness import Sign, Witness
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.watch import Watch
-from airflow_provider_ckpt.connectors.postgres.witness import Sign, Witness
 from airflow_provider_ckpt.connectors.protocols import Alarm, Plan, PlanRequest, Told, Unread
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.recovery import WITNESS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.connectors.postgres.client import error_info, open_adbc, quote, raised, require
 from airflow_provider_ckpt.connectors.postgres.column_types import DAY, INTEGERS, CursorKind, value_sql
-from airflow_provider_ckpt.connectors.postgres.common import error_info, open_adbc, quote, raised, require
 from airflow_provider_ckpt.connectors.postgres.table import Table, adbc_fetch, describe
 from airflow_provider_ckpt.connectors.protocols import POSITION, Connection, Shape
 from airflow_provider_ckpt.core.errors import ErrorType, SourceError

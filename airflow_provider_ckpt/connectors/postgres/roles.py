@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
+from airflow_provider_ckpt.connectors.postgres.client import literal, quote
+from airflow_provider_ckpt.connectors.postgres.receipts import (
     ALL_TABLES,
     DEAD_LETTER,
     FENCE,
@@ -18,7 +19,6 @@ from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
     REPLAY,
     Bookkeeping,
 )
-from airflow_provider_ckpt.connectors.postgres.common import literal, quote
 from airflow_provider_ckpt.core.errors import ConfigError
 
 _TAKE_BACK = """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_provider_ckpt.connectors.postgres.common import sqlstate_of
+from airflow_provider_ckpt.connectors.postgres.client import sqlstate_of
 
 OF_DATA = "^(22|23|54)"
 """A value that does not fit, a constraint, and a value nested too deep or too large for an index."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from airflow_provider_ckpt.connectors.postgres.source_witness import Sign, Witness
 from airflow_provider_ckpt.connectors.postgres.timelines import ServerState, reaches
-from airflow_provider_ckpt.connectors.postgres.witness import Sign, Witness
 
 log = logging.getLogger(__name__)
 

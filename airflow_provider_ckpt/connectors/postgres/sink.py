@@ -9,35 +9,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.content import KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import KeptLetter
 from airflow_provider_ckpt.connectors.file_lists import FileList
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
 from airflow_provider_ckpt.connectors.postgres import target_identity, target_witness
-from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
-    ALL_TABLES,
-    Bookkeeping,
-    receipt_of,
-    session_prefix,
-)
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_rights import refuse_hidden_bookkeeping
 from airflow_provider_ckpt.connectors.postgres.bookkeeping_tables import columns_absent, create_tables, tables_absent
-from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, raised, require
+from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, raised, require
+from airflow_provider_ckpt.connectors.postgres.dead_letters import letter_of
 from airflow_provider_ckpt.connectors.postgres.durability import (
     durable,
     refuse_undurable_target,
     refuse_unlogged_tables,
     warn_of_risky_server,
 )
-from airflow_provider_ckpt.connectors.postgres.fitting import FILLS_COLUMNS, refuse_misfits
 from airflow_provider_ckpt.connectors.postgres.identity import table_identity
-from airflow_provider_ckpt.connectors.postgres.letters import letter_of
+from airflow_provider_ckpt.connectors.postgres.receipts import ALL_TABLES, Bookkeeping, receipt_of, session_prefix
+from airflow_provider_ckpt.connectors.postgres.schema_check import FILLS_COLUMNS, refuse_misfits
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
-from airflow_provider_ckpt.connectors.postgres.target import refuse_altering_target, refuse_unwritable_target
+from airflow_provider_ckpt.connectors.postgres.target_rules import refuse_altering_target, refuse_unwritable_target
 from airflow_provider_ckpt.connectors.postgres.upsert_key import refuse_unfit_key
 from airflow_provider_ckpt.connectors.protocols import Claims, Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, FencedError, SinkError
-from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
-from airflow_provider_ckpt.connectors.positions import Digest
-from airflow_provider_ckpt.connectors.postgres.bound import Candidate, candidate, close, greatest_position
+from airflow_provider_ckpt.connectors.postgres.client import error_info, open_psycopg, quote, raised, require
+from airflow_provider_ckpt.connectors.postgres.closed_bound import Candidate, candidate, close, greatest_position
 from airflow_provider_ckpt.connectors.postgres.column_types import (
     LEAST,
     SPARK_TYPES,
@@ -20,10 +20,9 @@ from airflow_provider_ckpt.connectors.postgres.column_types import (
     position_sql,
     value_sql,
 )
-from airflow_provider_ckpt.connectors.postgres.common import error_info, open_psycopg, quote, raised, require
-from airflow_provider_ckpt.connectors.postgres.cut import Cutter
 from airflow_provider_ckpt.connectors.postgres.identity import table_identity, tree_identities
 from airflow_provider_ckpt.connectors.postgres.late_rows import LateRows
+from airflow_provider_ckpt.connectors.postgres.split import Cutter
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table, describe, psycopg_fetch
 from airflow_provider_ckpt.connectors.protocols import (
     Alarm,
@@ -37,6 +36,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     Start,
     Unread,
 )
+from airflow_provider_ckpt.connectors.record_positions import Digest
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask

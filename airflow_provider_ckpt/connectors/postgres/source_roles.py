@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.connectors.postgres.common import literal, quote
+from airflow_provider_ckpt.connectors.postgres.client import literal, quote
 from airflow_provider_ckpt.connectors.postgres.roles import block, grant_database, make_roles, text_array
 from airflow_provider_ckpt.connectors.postgres.timelines import FUNCTION, READ_FILE, SWITCHES
 

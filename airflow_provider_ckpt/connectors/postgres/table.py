@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ckpt.connectors.postgres.common import quote, split_table
+from airflow_provider_ckpt.connectors.postgres.client import quote, split_table
 
 Fetch = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 """Runs one statement and gives all its rows; values, if any, are bound at ``{0}``, ``{1}`` …"""

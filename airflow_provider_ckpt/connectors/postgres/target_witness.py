@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 
 _SAMPLED_ROWS = 200

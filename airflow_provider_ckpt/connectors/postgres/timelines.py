@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 FUNCTION = "ckpt_timeline_history"

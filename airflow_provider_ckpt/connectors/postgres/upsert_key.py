@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ckpt.connectors.postgres.common import quote
+from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.table import Column, Fetch, Table
 from airflow_provider_ckpt.core.errors import ConfigError
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from airflow_provider_ckpt.connectors.postgres.client import literal, quote
 from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, position_sql, value_sql
-from airflow_provider_ckpt.connectors.postgres.common import literal, quote
-from airflow_provider_ckpt.connectors.postgres.origins import Origin, moved_in
+from airflow_provider_ckpt.connectors.postgres.origin_tables import Origin, moved_in
 from airflow_provider_ckpt.connectors.postgres.sequences import SequenceState
 from airflow_provider_ckpt.connectors.postgres.server_signs import server_signs
+from airflow_provider_ckpt.connectors.postgres.source_witness import Sign, Witness
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.connectors.postgres.timelines import server_state
-from airflow_provider_ckpt.connectors.postgres.witness import Sign, Witness
 from airflow_provider_ckpt.core.ranges import Range
 
 _MAY_READ = "SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT')"

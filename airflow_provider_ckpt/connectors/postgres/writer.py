@@ -15,21 +15,17 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ckpt.connectors.content import LETTER_PAUSE, Content
-from airflow_provider_ckpt.connectors.postgres.bookkeeping import (
-    Bookkeeping,
-    receipt_of,
-    session_prefix,
-)
+from airflow_provider_ckpt.connectors.batch_content import LETTER_PAUSE, Content
 from airflow_provider_ckpt.connectors.postgres.claim import begin, fenced
-from airflow_provider_ckpt.connectors.postgres.common import error_info, literal, open_adbc, require
+from airflow_provider_ckpt.connectors.postgres.client import error_info, literal, open_adbc, require
+from airflow_provider_ckpt.connectors.postgres.dead_letters import UnwrittenError, write_letters
 from airflow_provider_ckpt.connectors.postgres.durability import DURABLE
-from airflow_provider_ckpt.connectors.postgres.letters import UnwrittenError, write_letters
+from airflow_provider_ckpt.connectors.postgres.receipts import Bookkeeping, receipt_of, session_prefix
 from airflow_provider_ckpt.connectors.postgres.row_count import ROWS_DIFFER, RowCount
 from airflow_provider_ckpt.connectors.postgres.row_errors import may_be_of_rows
-from airflow_provider_ckpt.connectors.postgres.rows import CHECK, Rows, deliver_with_care
+from airflow_provider_ckpt.connectors.postgres.row_writer import CHECK, Rows, deliver_with_care
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
-from airflow_provider_ckpt.connectors.postgres.target import Target, describe_target
+from airflow_provider_ckpt.connectors.postgres.target_rules import Target, describe_target
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Receipt
 from airflow_provider_ckpt.core.errors import (

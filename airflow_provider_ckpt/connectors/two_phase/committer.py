@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.files.local import io_error
+from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.connectors.two_phase.contention import Contention
 from airflow_provider_ckpt.connectors.two_phase.receipts import Entry, Receipts
-from airflow_provider_ckpt.connectors.two_phase.setback import refuse_set_back
-from airflow_provider_ckpt.connectors.two_phase.staged import Staged, StagedWave
+from airflow_provider_ckpt.connectors.two_phase.set_back import refuse_set_back
+from airflow_provider_ckpt.connectors.two_phase.staging import Staged, StagedWave
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import CkptError, FencedError, IoError

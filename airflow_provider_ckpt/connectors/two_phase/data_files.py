@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from airflow_provider_ckpt.connectors.files.local import io_error
+from airflow_provider_ckpt.connectors.local.filesystem import io_error
 
 
 def damaged(files: Iterable[tuple[Path, int | None]]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 Inside it: data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with ``receipts/<number>.json``,
 ``accepted``, ``replays/<partition>.json`` and ``files/<first>-<epoch>.json`` (a leading underscore hides it from
-readers and clean-up). Beside it are the dead letters (see ``files/letters.py``).
+readers and clean-up). Beside it are the dead letters (see ``local/dead_letters.py``).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from airflow_provider_ckpt.connectors.files.kept_file_lists import KeptFileLists
-from airflow_provider_ckpt.connectors.files.letters import LetterFiles, ReplayFiles
-from airflow_provider_ckpt.connectors.files.local import OWN, escape
+from airflow_provider_ckpt.connectors.local.dead_letters import LetterFiles, ReplayFiles
+from airflow_provider_ckpt.connectors.local.file_lists import KeptFileLists
+from airflow_provider_ckpt.connectors.local.filesystem import OWN, escape
 from airflow_provider_ckpt.core.batch import BatchKey
 
 DATA_PREFIX = "ckpt-"

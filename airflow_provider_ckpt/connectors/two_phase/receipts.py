@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ckpt.connectors.files.local import io_error, write_durably
+from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
 from airflow_provider_ckpt.connectors.two_phase.layout import Layout
 from airflow_provider_ckpt.core.batch import BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError

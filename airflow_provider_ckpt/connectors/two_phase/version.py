@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_provider_ckpt.connectors.two_phase.layout import Layout
-from airflow_provider_ckpt.connectors.two_phase.staged import Staged
+from airflow_provider_ckpt.connectors.two_phase.staging import Staged
 from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
 

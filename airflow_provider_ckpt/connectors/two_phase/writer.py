@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.content import Content, DeadLetter, data_error
+from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter, data_error
 from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
-from airflow_provider_ckpt.connectors.rows import without
+from airflow_provider_ckpt.connectors.row_filter import without
 from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
-from airflow_provider_ckpt.connectors.two_phase.staged import Staged, discard
+from airflow_provider_ckpt.connectors.two_phase.staging import Staged, discard
 from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType, FencedError

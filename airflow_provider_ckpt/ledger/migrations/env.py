@@ -5,8 +5,8 @@ from __future__ import annotations
 from alembic import context
 from sqlalchemy.engine import Connection
 
-from airflow_provider_ckpt.ledger import engine as engines
-from airflow_provider_ckpt.ledger.tables import VERSION_TABLE, metadata
+from airflow_provider_ckpt.ledger.store import database as engines
+from airflow_provider_ckpt.ledger.store.tables import VERSION_TABLE, metadata
 
 
 def _run(connection: Connection) -> None:

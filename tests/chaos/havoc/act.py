@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.letters import index, look
+from airflow_provider_ckpt.replication.actions.dead_letters import index, look
 from tests.chaos.havoc.accounts import Balance, Found, balance
 from tests.chaos.havoc.driver import Driver, Part
 from tests.chaos.havoc.errand import Errand

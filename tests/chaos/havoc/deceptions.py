@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import CkptError
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication import sink_changes
+from airflow_provider_ckpt.replication.actions import sink_changes
 from tests.chaos.havoc import archive
 from tests.chaos.havoc.errand import Errand
 from tests.chaos.havoc.ground import Ground
@@ -31,7 +31,7 @@ from tests.services.tables import execute
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ckpt.replication.summary import RunSummary
+    from airflow_provider_ckpt.replication.run.summary import RunSummary
 
 _OWNER = "dag:chaos/deception"
 _RECORDS = 120

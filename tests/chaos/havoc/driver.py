@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.spark import daemon
-from airflow_provider_ckpt.spark.lifeline import tied
+from airflow_provider_ckpt.spark.driver import python_daemon
+from airflow_provider_ckpt.spark.driver.parent_death import tied
 from tests.chaos.havoc.errand import Errand
 from tests.services.processes import TOKEN, Process, Role, gone, kill, marked, new_token
 
-PRELOADED = daemon.properties(("adbc_driver_postgresql.dbapi", "confluent_kafka.admin", "deltalake", "pyarrow.parquet"))
+PRELOADED = python_daemon.properties(
+    ("adbc_driver_postgresql.dbapi", "confluent_kafka.admin", "deltalake", "pyarrow.parquet")
+)
 """Spark's properties by which a killed worker soon has a successor."""
 
 _ROOT = Path(__file__).parents[3]

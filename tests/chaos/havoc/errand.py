@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import Setup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ckpt.replication.summary import RunSummary
+    from airflow_provider_ckpt.replication.run.summary import RunSummary
 
 
 @dataclass(frozen=True, slots=True)

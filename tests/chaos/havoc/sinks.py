@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pyarrow.parquet import ParquetFile
 
-from airflow_provider_ckpt.connectors.kafka.bookkeeping import receipts_topic
+from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from tests.chaos.havoc.ground import DATABASE, LAKE, STREAM, Ground, Server
 from tests.chaos.havoc.records import PER_BATCH, id_in
 from tests.chaos.havoc.sources import TOO_LARGE

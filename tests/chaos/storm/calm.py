@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchState
 from airflow_provider_ckpt.core.policy import Policy
 from tests.chaos.storm.commands import Commands

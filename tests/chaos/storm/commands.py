@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_provider_ckpt.connectors.protocols import Plan, SourcePartition
-from airflow_provider_ckpt.core.acts import Act
+from airflow_provider_ckpt.core.actions import Act
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, Receipt
 from airflow_provider_ckpt.core.lease import nobody_is_dead
 from airflow_provider_ckpt.core.policy import Policy
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.records import ActResult, Lease, PartitionRecord, Reconciliation, Settlement
+from airflow_provider_ckpt.ledger.types import ActResult, Lease, PartitionRecord, Reconciliation, Settlement
 from tests.chaos.storm.journal import LOOK, Answer, Expect, Journal, T
 
 Json = Mapping[str, Any]

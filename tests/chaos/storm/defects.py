@@ -11,7 +11,7 @@ from airflow_provider_ckpt.core import lease as leases
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.tickets import Event
-from airflow_provider_ckpt.ledger import settling
+from airflow_provider_ckpt.ledger.commands import settle
 from tests.chaos.storm.scene import Defect
 
 
@@ -27,12 +27,12 @@ def _epoch() -> None:
 
 def _forgets() -> None:
     """Every third receipt is acknowledged and forgotten."""
-    take, calls = settling.take, count(1)
+    take, calls = settle.take, count(1)
 
     def forgetful(work: Any, receipt: Any) -> bool:
         return next(calls) % 3 == 0 or take(work, receipt)
 
-    settling.take = forgetful
+    settle.take = forgetful
 
 
 def _counts() -> None:

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.batch import Receipt
-from airflow_provider_ckpt.ledger import engine as engines
-from airflow_provider_ckpt.ledger import tables
+from airflow_provider_ckpt.ledger.store import database as engines
+from airflow_provider_ckpt.ledger.store import tables
 from tests.chaos.storm import journal
 from tests.chaos.storm.journal import Entry
 from tests.chaos.storm.sink import AbstractSink

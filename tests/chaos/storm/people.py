@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.lease import nobody_is_dead
 from airflow_provider_ckpt.core.partition import Partition

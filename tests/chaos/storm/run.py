@@ -19,7 +19,7 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.tickets import Phase
-from airflow_provider_ckpt.ledger.records import Lease, PartitionRecord
+from airflow_provider_ckpt.ledger.types import Lease, PartitionRecord
 from airflow_provider_ckpt.replication import owner as owners
 from tests.chaos.storm import people
 from tests.chaos.storm.commands import Commands

@@ -17,8 +17,8 @@ from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import FencedError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import Known
-from airflow_provider_ckpt.ledger import engine as engines
-from airflow_provider_ckpt.ledger import migrate
+from airflow_provider_ckpt.ledger.store import database as engines
+from airflow_provider_ckpt.ledger.store import migrate
 
 _metadata = sa.MetaData()
 

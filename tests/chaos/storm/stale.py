@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from random import Random
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchState, Receipt, Verdict
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.tickets import Phase
 from airflow_provider_ckpt.core.wave import Outcome
-from airflow_provider_ckpt.ledger.records import Lease
+from airflow_provider_ckpt.ledger.types import Lease
 from tests.chaos.storm.commands import Commands
 from tests.chaos.storm.journal import Answer, Expect
 from tests.chaos.storm.lanes import a_policy, receipt_for

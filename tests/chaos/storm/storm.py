@@ -13,9 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from airflow_provider_ckpt.ledger import engine as engines
-from airflow_provider_ckpt.ledger import migrate, tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import database as engines
+from airflow_provider_ckpt.ledger.store import migrate, tables
 from tests.chaos.storm.calm import calm_down
 from tests.chaos.storm.commands import Commands
 from tests.chaos.storm.evidence import LOST, STALE_ACCEPTED, Fault, gather

@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerUnavailableError
 from airflow_provider_ckpt.core.recovery import Why
-from airflow_provider_ckpt.ledger import engine as engines
-from airflow_provider_ckpt.ledger import tables
-from airflow_provider_ckpt.ledger.subscription import Subscription
+from airflow_provider_ckpt.ledger.queries.subscription import Subscription
+from airflow_provider_ckpt.ledger.store import database as engines
+from airflow_provider_ckpt.ledger.store import tables
 from tests.chaos.storm.commands import Commands
 from tests.chaos.storm.evidence import VIOLATION, Fault, Row
 from tests.chaos.storm.scene import PIPELINES

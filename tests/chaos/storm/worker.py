@@ -11,10 +11,10 @@ from random import Random
 
 from sqlalchemy.exc import DBAPIError
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.records import Lease
+from airflow_provider_ckpt.ledger.types import Lease
 from airflow_provider_ckpt.replication import owner as owners
 from tests.chaos.storm import defects, people
 from tests.chaos.storm.commands import Commands

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 import yaml
 from airflow.cli.cli_parser import get_parser
 
-from airflow_provider_ckpt.ledger.engine import create, parse
+from airflow_provider_ckpt.ledger.store.database import create, parse
 
 
 def damage(statement: sa.Executable) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
 from tests.integration.airflow.ckpt import Ckpt
 from tests.integration.airflow.people import People, filled
 from tests.integration.ledger.acts import Acts

@@ -8,7 +8,7 @@ import pyarrow as pa
 import yaml
 
 from airflow_provider_ckpt.config.load import load
-from airflow_provider_ckpt.connectors.content import Content
+from airflow_provider_ckpt.connectors.batch_content import Content
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
@@ -16,8 +16,8 @@ from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger_location import resolve_connection
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.run import Run
+from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.run import Run
 from airflow_provider_ckpt.replication.setup import Setup, utcnow
 
 LINE = '{"id": 10}\n'

@@ -11,9 +11,9 @@ from typing import Any, cast
 from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
-from airflow_provider_ckpt.ledger.records import ProposalRecord
+from airflow_provider_ckpt.ledger.types import ProposalRecord
 from tests.integration.airflow.people import People
 
 NOTHING = "nothing was proposed, since there was nothing to do or it was a dry run; nothing was changed"

@@ -9,17 +9,17 @@ import pytest
 from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
-from airflow_provider_ckpt.core.letters import Selection
-from airflow_provider_ckpt.ledger import tables
+from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import tables
 from airflow_provider_ckpt.operators.batches import CkptReleaseOperator, CkptSkipOperator
 from airflow_provider_ckpt.operators.phases import CkptDrainOperator, CkptForceStopOperator, CkptResumeOperator
 from airflow_provider_ckpt.operators.recover import CkptRecoverOperator
 from airflow_provider_ckpt.operators.replay_dead_letters import CkptReplayDeadLettersOperator
 from airflow_provider_ckpt.operators.rewind import CkptRewindOperator
-from airflow_provider_ckpt.replication import letters
-from airflow_provider_ckpt.replication.acting import batch_keys
+from airflow_provider_ckpt.replication.actions import dead_letters
+from airflow_provider_ckpt.replication.actions.actions import batch_keys
 from airflow_provider_ckpt.replication.setup import Setup
 from tests.integration.airflow.ckpt import damage
 from tests.integration.airflow.people import SIZE, People
@@ -137,13 +137,13 @@ def test_what_nothing_accounts_for_is_found_and_read_again(people: People) -> No
 @pytest.mark.parametrize("query", ["null", "None", " "])
 def test_a_text_to_look_for_may_be_any(people: People, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
     asked: list[str | None] = []
-    found = letters.act_on
+    found = dead_letters.act_on
 
     def note(setup: Setup, kind: ActKind, selection: Selection, query: str | None = None) -> Act:
         asked.append(query)
         return found(setup, kind, selection, query)
 
-    monkeypatch.setattr(letters, "act_on", note)
+    monkeypatch.setattr(dead_letters, "act_on", note)
 
     run(CkptReplayDeadLettersOperator, query=query)
     run(CkptReplayDeadLettersOperator, query="{{ params.query or '' }}", params={"query": None})

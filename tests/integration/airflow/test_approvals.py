@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.ledger import tables
+from airflow_provider_ckpt.ledger.store import tables
 from tests.integration.airflow.ckpt import damage
 from tests.integration.airflow.people import People
 from tests.integration.airflow.recovery_run import Chain, events, hold, refresh

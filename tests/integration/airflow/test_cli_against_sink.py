@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from airflow_provider_ckpt.connectors.content import Content, DeadLetter, data_error
+from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter, data_error
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import Batch
 from airflow_provider_ckpt.core.errors import ErrorType
-from airflow_provider_ckpt.ledger import tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import tables
 from tests.integration.airflow.ckpt import Ckpt, damage
 from tests.integration.airflow.people import People, content, task
 

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from airflow_provider_ckpt.config.load import load
+from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.ledger_location import resolve_connection
-from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import Setup
 from tests.integration.airflow.ckpt import Ckpt
 from tests.services.delta import read_delta
@@ -23,7 +23,7 @@ from tests.services.delta import read_delta
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ckpt.replication.summary import RunSummary
+    from airflow_provider_ckpt.replication.run.summary import RunSummary
 
 BROKEN = b'{"id": "\xff\xfe"}'
 

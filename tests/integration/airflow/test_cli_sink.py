@@ -8,8 +8,8 @@ from socket import gethostname
 import pytest
 import yaml
 
-from airflow_provider_ckpt.ledger import migrate, tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate, tables
 from tests.integration.airflow.ckpt import Ckpt, damage
 from tests.integration.airflow.people import SIZE, People, filled
 from tests.integration.ledger.acts import TTL

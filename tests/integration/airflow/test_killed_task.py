@@ -14,11 +14,11 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.operators.base import CkptOperator
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.run import Run
+from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.run import Run
 from airflow_provider_ckpt.replication.setup import Setup, utcnow
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from airflow_provider_ckpt.db_manager import CkptDBManager
 from airflow_provider_ckpt.hooks.ckpt import CkptHook
-from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
 from tests.integration.airflow.ckpt import Ckpt
 from tests.services.postgres import sqlalchemy_url
 

@@ -15,8 +15,8 @@ import pytest
 from airflow.serialization.serialized_objects import BaseSerialization
 
 from airflow_provider_ckpt.core.errors import LeaseBusyError
-from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
 from airflow_provider_ckpt.triggers import next_round
 from airflow_provider_ckpt.triggers.next_round import CkptNextRoundTrigger
 

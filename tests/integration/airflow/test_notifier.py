@@ -9,13 +9,13 @@ import pytest
 from airflow.sdk import BaseNotifier
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.actions import ActKind
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import SinkError
 from airflow_provider_ckpt.ledger.ledger import Ledger
 from airflow_provider_ckpt.notifications.ckpt import CkptNotifier
 from airflow_provider_ckpt.operators.phases import CkptDrainOperator
-from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.integration.ledger.acts import Acts
 
 DECLARATION = {

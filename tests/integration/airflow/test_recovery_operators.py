@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey
-from airflow_provider_ckpt.core.letters import Letters
-from airflow_provider_ckpt.ledger import tables
-from airflow_provider_ckpt.replication import letters
+from airflow_provider_ckpt.core.dead_letters import Letters
+from airflow_provider_ckpt.ledger.store import tables
+from airflow_provider_ckpt.replication.actions import dead_letters
 from tests.integration.airflow.ckpt import damage
 from tests.integration.airflow.people import SIZE, People
 from tests.integration.airflow.recovery_run import NOTHING, Chain, events, hold, refresh
@@ -121,7 +121,7 @@ def test_a_stop_is_ended_by_a_resume(people: People) -> None:
 
 def test_a_replay_of_more_than_an_approval_carries_is_refused(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     many = tuple(Letters(BatchKey(1, people.partition, seq), "Sink", 0, 1, 1, 1) for seq in range(5001))
-    monkeypatch.setattr(letters, "act_on", lambda *_: Act(ActKind.REPLAY_LETTERS, letters=many))
+    monkeypatch.setattr(dead_letters, "act_on", lambda *_: Act(ActKind.REPLAY_LETTERS, letters=many))
 
     with pytest.raises(AirflowFailException, match="5,001 stretches of dead letters are more than an approval carries"):
         Chain(people, action="replay_dead_letters").preview()

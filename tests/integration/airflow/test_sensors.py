@@ -15,7 +15,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, TaskDeferred
 from airflow.serialization.serialized_objects import BaseSerialization
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.sensors.attention import CkptDeadLettersSensor, CkptHeldBatchesSensor
 from airflow_provider_ckpt.sensors.base import CkptSensor

@@ -16,13 +16,13 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.dead_letters import kept
 from airflow_provider_ckpt.connectors.file_lists import FileList
-from airflow_provider_ckpt.connectors.letters import kept
 from airflow_provider_ckpt.connectors.protocols import NUMBER, Committer, Sink, SinkContext, SourceFile, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Letters, Replay
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, FencedError
-from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome

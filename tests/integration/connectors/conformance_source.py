@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.positions import Positions
 from airflow_provider_ckpt.connectors.protocols import (
     POSITION,
     Plan,
@@ -25,6 +24,7 @@ from airflow_provider_ckpt.connectors.protocols import (
     SourceFile,
     Todo,
 )
+from airflow_provider_ckpt.connectors.record_positions import Positions
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask

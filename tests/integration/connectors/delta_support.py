@@ -13,7 +13,7 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter
 from airflow_provider_ckpt.connectors.delta.committer import DeltaCommitter
 from airflow_provider_ckpt.connectors.delta.sink import DeltaSink
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.content import Content
+from airflow_provider_ckpt.connectors.batch_content import Content
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
 from airflow_provider_ckpt.connectors.protocols import SinkContext

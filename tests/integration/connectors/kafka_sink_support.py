@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.kafka.bookkeeping import Books, receipts_topic
-from airflow_provider_ckpt.connectors.kafka.letters import LETTER
-from airflow_provider_ckpt.connectors.kafka.reading import Reading
+from airflow_provider_ckpt.connectors.kafka.dead_letters import LETTER
+from airflow_provider_ckpt.connectors.kafka.receipts import Books, receipts_topic
+from airflow_provider_ckpt.connectors.kafka.receipts_reader import Reading
 from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
+from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopics
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
-from airflow_provider_ckpt.connectors.kafka.written import WrittenTopics
 from airflow_provider_ckpt.connectors.protocols import Connection, Sink, SinkContext, Writer
 from tests.integration.connectors.conformance_sink import SinkHarness, StoredLetter
 from tests.integration.connectors.kafka_support import connection_to

@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from airflow_provider_ckpt.connectors.protocols import POSITION, Shape, Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Letters, Placed
 from airflow_provider_ckpt.core.errors import ErrorType
-from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Placed
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark.delivery import Lane
-from airflow_provider_ckpt.spark.function import Function
-from airflow_provider_ckpt.spark.gathering import Gathering
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import LetterReader, detail
 from airflow_provider_ckpt.spark.job import Job
-from airflow_provider_ckpt.spark.letters import LetterReader, detail
+from airflow_provider_ckpt.spark.lane.deliver import Lane
+from airflow_provider_ckpt.spark.lane.gather import Gathering
+from airflow_provider_ckpt.spark.transform.python_function import Function
 
 SHAPE = Shape(raw=False, columns=(("number", "bigint"),))
 RETURNS = pa.schema([("id", pa.int64())])

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from airflow_provider_ckpt.connectors.delta.fence import fence
-from airflow_provider_ckpt.connectors.files.local import write_durably
+from airflow_provider_ckpt.connectors.local.filesystem import write_durably
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
 from airflow_provider_ckpt.core.errors import Action, SinkChangedError, SinkError, default_action
 from tests.integration.connectors.delta_support import LEDGER, Run, before, expected, ids, once

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 
-from airflow_provider_ckpt.connectors.content import Content
+from airflow_provider_ckpt.connectors.batch_content import Content
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.connectors.delta.writer import DeltaWriter
 from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.connectors.files.header import column_names
+from airflow_provider_ckpt.connectors.files.csv_header import column_names
 from airflow_provider_ckpt.core.errors import SourceError
 from tests.integration.connectors.files_support import Ledger, pipeline
 

@@ -26,7 +26,7 @@ from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
-from airflow_provider_ckpt.spark.originals import row_json
+from airflow_provider_ckpt.spark.dead_letters.originals import row_json
 from tests.integration.connectors.files_support import parquet_pipeline, put, put_rows
 
 NULL = {"missing_field_behavior": "null"}

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.connectors.files import staged as files_staged
+from airflow_provider_ckpt.connectors.files import staging as files_staged
 from airflow_provider_ckpt.connectors.files.discovery import discover
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.files import gate as files_gate
-from airflow_provider_ckpt.connectors.files import letters as files_letters
+from airflow_provider_ckpt.connectors.files import fence as files_gate
 from airflow_provider_ckpt.connectors.files import receipts as files_receipts
 from airflow_provider_ckpt.connectors.files import sink as files_sink
-from airflow_provider_ckpt.connectors.files import staged as files_staged
-from airflow_provider_ckpt.connectors.files.local import make_own_directory
+from airflow_provider_ckpt.connectors.files import staging as files_staged
+from airflow_provider_ckpt.connectors.files.layout import named_by
 from airflow_provider_ckpt.connectors.files.sink import FilesSink
-from airflow_provider_ckpt.connectors.files.target import named_by
 from airflow_provider_ckpt.connectors.files.writer import FilesWriter
+from airflow_provider_ckpt.connectors.local import dead_letters as files_letters
+from airflow_provider_ckpt.connectors.local.filesystem import make_own_directory
 from airflow_provider_ckpt.connectors.protocols import Claims, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import FencedError
-from airflow_provider_ckpt.core.letters import AttemptKey
 from airflow_provider_ckpt.core.receipts import Known
 from airflow_provider_ckpt.core.wave import Outcome
 from tests.integration.connectors.delta_support import SIZE, Killed, after, before, content, expected, kill, once, task

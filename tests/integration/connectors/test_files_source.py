@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from airflow_provider_ckpt.connectors.files import reader as files_reader
 from airflow_provider_ckpt.connectors.files import source as files_source
-from airflow_provider_ckpt.connectors.files.cut import by_size
 from airflow_provider_ckpt.connectors.files.reader import FilesReader
-from airflow_provider_ckpt.connectors.files.records import scan
+from airflow_provider_ckpt.connectors.files.record_ends import scan
 from airflow_provider_ckpt.connectors.files.source import FilesSource
+from airflow_provider_ckpt.connectors.files.split import by_size
 from airflow_provider_ckpt.connectors.protocols import PlanRequest, Todo
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range

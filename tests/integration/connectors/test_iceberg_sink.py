@@ -26,7 +26,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType, TimestamptzType
 
-from airflow_provider_ckpt.connectors.content import Content
+from airflow_provider_ckpt.connectors.batch_content import Content
 from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.jdbc import database
+from airflow_provider_ckpt.connectors.jdbc import client
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
 from airflow_provider_ckpt.connectors.protocols import Connection, Reader, Shape, Source
 from tests.integration.connectors.conformance_source import SourceConformance, SourceHarness
@@ -77,7 +77,7 @@ class H2Table(JdbcTable):
 @pytest.fixture(autouse=True)
 def one_java(monkeypatch: pytest.MonkeyPatch, h2: H2Server) -> None:
     """One Java process plans for all tests; ``test_jdbc_source.py`` has each source start its own."""
-    monkeypatch.setattr(database, "Jvm", lambda _: h2.lend())
+    monkeypatch.setattr(client, "Jvm", lambda _: h2.lend())
 
 
 class TestPostgres(SourceConformance):

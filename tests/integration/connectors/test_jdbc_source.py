@@ -22,7 +22,7 @@ import psycopg2
 import pytest
 
 from airflow_provider_ckpt.connectors.jdbc import source as planning
-from airflow_provider_ckpt.connectors.jdbc.columns import DAY, LEAST
+from airflow_provider_ckpt.connectors.jdbc.column_types import DAY, LEAST
 from airflow_provider_ckpt.connectors.jdbc.source import JdbcSource
 from airflow_provider_ckpt.connectors.protocols import Connection, PlanRequest, Todo
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey

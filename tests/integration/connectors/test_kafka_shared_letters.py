@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.kafka.letters import LETTER
-from airflow_provider_ckpt.core.letters import AttemptKey
+from airflow_provider_ckpt.connectors.kafka.dead_letters import LETTER
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from tests.integration.connectors.conformance_sink import Run, content, task
 from tests.integration.connectors.kafka_sink_support import TopicHarness, stored
 from tests.integration.connectors.kafka_support import producer, put, put_raw_header

@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.content import Content, DeadLetter
-from airflow_provider_ckpt.connectors.kafka.bookkeeping import receipts_topic
-from airflow_provider_ckpt.connectors.kafka.letters import LETTER
+from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.kafka.dead_letters import LETTER
+from airflow_provider_ckpt.connectors.kafka.producers import Transactions
+from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from airflow_provider_ckpt.connectors.kafka.sink import KafkaSink
-from airflow_provider_ckpt.connectors.kafka.transactions import Transactions
 from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SinkError
-from airflow_provider_ckpt.core.letters import AttemptKey
 from tests.integration.connectors.conformance_sink import LEDGER, Run, content, ids, letter, task
 from tests.integration.connectors.kafka_sink_support import TopicHarness, stored
 from tests.integration.connectors.kafka_support import connection_to

@@ -10,16 +10,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.kafka import lane as lane_module
-from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
-    UsedId,
-    id_key,
-    receipt_key,
-    transactional_id,
-)
-from airflow_provider_ckpt.connectors.kafka.lane import Hold
-from airflow_provider_ckpt.connectors.kafka.reading import Reading
-from airflow_provider_ckpt.connectors.kafka.transactions import Transactions, note
+from airflow_provider_ckpt.connectors.kafka import claim as lane_module
+from airflow_provider_ckpt.connectors.kafka.claim import Hold
+from airflow_provider_ckpt.connectors.kafka.producers import Transactions, note
+from airflow_provider_ckpt.connectors.kafka.receipts import UsedId, id_key, receipt_key, transactional_id
+from airflow_provider_ckpt.connectors.kafka.receipts_reader import Reading
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic
+from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic
 from airflow_provider_ckpt.connectors.protocols import Claims, KeepsWitness, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
 from tests.integration.connectors.conformance_sink import LEDGER, Run, content, task

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_provider_ckpt.connectors.kafka.messages import UNREADABLE
+from airflow_provider_ckpt.connectors.kafka.deserialize import UNREADABLE
 from airflow_provider_ckpt.connectors.kafka.source import KafkaSource
 from airflow_provider_ckpt.connectors.protocols import POSITION, REACHES, PlannedBatch, PlanRequest, Start, Todo
 from airflow_provider_ckpt.core.batch import Instruction

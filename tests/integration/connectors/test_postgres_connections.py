@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres.common import open_adbc, open_psycopg
+from airflow_provider_ckpt.connectors.postgres.client import open_adbc, open_psycopg
 from airflow_provider_ckpt.connectors.postgres.table import adbc_fetch
 from airflow_provider_ckpt.core.errors import ErrorType, SinkError
 from tests.integration.connectors.postgres_support import connection

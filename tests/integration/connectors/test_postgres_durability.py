@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.content import DeadLetter
-from airflow_provider_ckpt.connectors.postgres.box import PostgresBox
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter
+from airflow_provider_ckpt.connectors.postgres.dead_letter_store import PostgresBox
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import psycopg2
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres.fitting import FILLS_COLUMNS, refuse_misfits
+from airflow_provider_ckpt.connectors.postgres.schema_check import FILLS_COLUMNS, refuse_misfits
 from airflow_provider_ckpt.connectors.postgres.table import describe, psycopg_fetch
 from airflow_provider_ckpt.core.errors import ConfigError
 

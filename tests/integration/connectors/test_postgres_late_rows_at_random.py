@@ -11,10 +11,10 @@ import psycopg2
 import pytest
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.positions import Positions, surplus
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
 from airflow_provider_ckpt.connectors.protocols import POSITION, PlanRequest, Todo
+from airflow_provider_ckpt.connectors.record_positions import Positions, surplus
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres.common import without_values
+from airflow_provider_ckpt.connectors.postgres.client import without_values
 from tests.integration.connectors.test_postgres_writer import Lane, delivered, error_of
 from tests.services.tables import execute
 

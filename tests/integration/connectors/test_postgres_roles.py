@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from tests.integration.connectors.conformance_sink import (
     LEDGER,
     Run,

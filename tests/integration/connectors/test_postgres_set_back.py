@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres import common
+from airflow_provider_ckpt.connectors.postgres import client
 from airflow_provider_ckpt.connectors.protocols import KeepsWitness
 from tests.integration.connectors.conformance_sink import Run, content, task
 from tests.integration.connectors.test_postgres_sink import TargetHarness
@@ -205,7 +205,7 @@ def test_a_truncation_just_before_the_last_look_is_not_covered_up_by_it(harness:
 def test_rows_are_known_again_where_a_pooler_drops_settings_and_the_database_writes_values_otherwise(
     postgres_database: str, monkeypatch: pytest.MonkeyPatch, setting: str, value: str
 ) -> None:
-    monkeypatch.setattr(common, "_SESSION", {})
+    monkeypatch.setattr(client, "_SESSION", {})
     harness = Made(
         postgres_database,
         "CREATE TABLE target (id bigint, at timestamptz DEFAULT '2026-01-05 23:00Z', day date DEFAULT '2026-01-05',"

@@ -11,13 +11,13 @@ from typing import Any
 import psycopg2
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres.bookkeeping import session_prefix
+from airflow_provider_ckpt.connectors.postgres.receipts import session_prefix
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.writer import PostgresWriter
 from airflow_provider_ckpt.connectors.protocols import Sink, SinkContext, Writer
 from airflow_provider_ckpt.core.batch import AttemptOutcome
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError, FencedError, SinkError
-from airflow_provider_ckpt.core.letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.receipts import Known
 from tests.integration.connectors.conformance_sink import (
     LEDGER,

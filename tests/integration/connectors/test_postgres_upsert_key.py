@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.postgres.rows import Rows
+from airflow_provider_ckpt.connectors.postgres.row_writer import Rows
 from tests.integration.connectors.test_postgres_writer import Lane, delivered
 from tests.services.tables import execute
 

@@ -16,7 +16,7 @@ import psycopg2
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter
 from airflow_provider_ckpt.connectors.postgres.reader import PostgresReader
 from airflow_provider_ckpt.connectors.postgres.sink import PostgresSink
 from airflow_provider_ckpt.connectors.postgres.source import PostgresSource
@@ -26,7 +26,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
 from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
-from airflow_provider_ckpt.spark.gathering import numbered
+from airflow_provider_ckpt.spark.lane.gather import numbered
 from tests.integration.connectors.postgres_support import connection, pipeline
 from tests.services.postgres import PostgresServer
 from tests.services.tables import execute, scalar

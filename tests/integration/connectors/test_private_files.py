@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.cli import letters as exported
-from airflow_provider_ckpt.connectors.files.box import FilesBox
-from airflow_provider_ckpt.connectors.files.local import write_durably
+from airflow_provider_ckpt.cli import dlq as exported
+from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesBox
+from airflow_provider_ckpt.connectors.local.filesystem import write_durably
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core import private_files
+from airflow_provider_ckpt.core.dead_letters import Replay
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
-from airflow_provider_ckpt.core.letters import Replay
-from airflow_provider_ckpt.hooks.archive import Archive
-from airflow_provider_ckpt.hooks.run_directory import RunDirectory
-from airflow_provider_ckpt.ledger import migrate
+from airflow_provider_ckpt.engines.class_archive import Archive
+from airflow_provider_ckpt.engines.run_directory import RunDirectory
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.spark.exchange import ControlSide
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.spark.driver.run_directory_protocol import ControlSide
 from tests.integration.connectors.delta_support import content, task
 from tests.integration.connectors.files_sink_support import LEDGER, Run, pipeline, visible
 

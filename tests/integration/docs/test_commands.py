@@ -17,9 +17,9 @@ from packaging.requirements import Requirement
 
 from airflow_provider_ckpt.config.load import load
 from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.engines.session import SessionEngine
+from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import Setup, utcnow
 from tests.integration.docs.reader import Reader
 from tests.integration.docs.told import elsewhere

@@ -19,14 +19,14 @@ from typing import Any
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.hooks.engines import make_engine
+from airflow_provider_ckpt.engines.factory import make_engine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.engine import Engine
 from airflow_provider_ckpt.replication.owner import of_this_process
-from airflow_provider_ckpt.replication.replicate import replicate
+from airflow_provider_ckpt.replication.run.engine_protocol import Engine
+from airflow_provider_ckpt.replication.run.replicate import replicate
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 from airflow_provider_ckpt.replication.setup import Setup
-from airflow_provider_ckpt.replication.summary import RunSummary
-from airflow_provider_ckpt.spark.function import pack
+from airflow_provider_ckpt.spark.transform.python_function import pack
 from tests.services.postgres import sqlalchemy_url
 from tests.services.replication import connection_to, orders_pipeline
 from tests.services.tables import execute, make_source, scalar

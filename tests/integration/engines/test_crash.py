@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.core.errors import EngineError
-from airflow_provider_ckpt.hooks.engines import make_engine
+from airflow_provider_ckpt.engines.factory import make_engine
 from tests.integration.engines.ground import Ground, Kind, await_rows, delivered, expected, slow_orders
 from tests.services.processes import below, kill
 from tests.services.spark_connect import SparkConnectServer

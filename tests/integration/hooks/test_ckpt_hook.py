@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from airflow.models.connection import Connection
 
-from airflow_provider_ckpt.ledger import migrate
+from airflow_provider_ckpt.ledger.store import migrate
 from tests.services.postgres import sqlalchemy_url
 
 

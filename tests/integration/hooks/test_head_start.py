@@ -19,14 +19,14 @@ import pytest
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.batch import Counts
-from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
-from airflow_provider_ckpt.ledger import migrate
+from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.replicate import replicate
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import Setup
 from tests.services import processes
 
-_TRAINING = "airflow_provider_ckpt.hooks.training"
+_TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
 _MINUTES = 900.0
 
 
@@ -169,10 +169,10 @@ def test_the_archive_that_a_first_run_left_to_be_made_serves_the_next(
     trained: tuple[Runs, Seen, bytes], runs: Runs
 ) -> None:
     _, first, _ = trained
-    assert first == Seen(archived=False, daemon="airflow_provider_ckpt.spark.daemon")
+    assert first == Seen(archived=False, daemon="airflow_provider_ckpt.spark.driver.python_daemon")
     assert sorted(path.suffix for path in runs.archives.iterdir()) == [".jsa", ".log"]
 
-    assert runs.run() == Seen(archived=True, daemon="airflow_provider_ckpt.spark.daemon")
+    assert runs.run() == Seen(archived=True, daemon="airflow_provider_ckpt.spark.driver.python_daemon")
 
     assert _trainings() == []
 
@@ -213,7 +213,7 @@ def test_without_a_place_for_archives_or_modules_to_preload_a_run_goes_on(
     monkeypatch.setenv("AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY", str(runs.home / "file" / "archives"))
     broken = {"spark.executorEnv.CKPT_PRELOADED_MODULES": "this_is_nowhere antigravity.nowhere"}
 
-    assert runs.run(broken) == Seen(archived=False, daemon="airflow_provider_ckpt.spark.daemon")
+    assert runs.run(broken) == Seen(archived=False, daemon="airflow_provider_ckpt.spark.driver.python_daemon")
 
     assert caplog.text.count("Spark goes on without a head start") == 1
 

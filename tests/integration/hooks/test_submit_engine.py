@@ -19,8 +19,8 @@ from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Wave
-from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
-from airflow_provider_ckpt.replication.engine import Ready
+from airflow_provider_ckpt.engines.submit import SubmitEngine
+from airflow_provider_ckpt.replication.run.engine_protocol import Ready
 from airflow_provider_ckpt.spark.job import Job
 
 _SECRET = "correct-horse-battery"

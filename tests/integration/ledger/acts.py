@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, SourcePartition
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.partition import Partition
@@ -15,7 +15,7 @@ from airflow_provider_ckpt.core.policy import Policy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.records import ActResult, Lease, PartitionRecord, Reconciliation, Settlement
+from airflow_provider_ckpt.ledger.types import ActResult, Lease, PartitionRecord, Reconciliation, Settlement
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TTL = timedelta(seconds=60)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.ledger import migrate, tables
-from airflow_provider_ckpt.ledger.engine import create, parse
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate, tables
+from airflow_provider_ckpt.ledger.store.database import create, parse
 from tests.integration.ledger.acts import Acts
 from tests.services.postgres import PostgresServer
 

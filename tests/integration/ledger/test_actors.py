@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ckpt.core.acts import NEED_A_REASON, Act, ActKind
+from airflow_provider_ckpt.core.actions import NEED_A_REASON, Act, ActKind
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from tests.integration.ledger.acts import Acts
 

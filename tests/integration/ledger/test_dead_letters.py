@@ -8,14 +8,22 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, Counts, Instruction, Receipt, Verdict
+from airflow_provider_ckpt.core.dead_letters import (
+    AttemptKey,
+    Forgotten,
+    Letters,
+    LetterState,
+    Replay,
+    Selection,
+    choose,
+)
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.letters import AttemptKey, Forgotten, Letters, LetterState, Replay, Selection, choose
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
-from airflow_provider_ckpt.ledger import migrate, tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate, tables
 from tests.integration.ledger.acts import NOW, Acts, delivered, receipt_of
 
 TYPES = {"Sink": 3, "Serialization": 2}

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.actions import ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.ledger import tables
+from airflow_provider_ckpt.ledger.store import tables
 from tests.integration.ledger.acts import NOW, Acts
 
 

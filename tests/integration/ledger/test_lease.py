@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
 from airflow_provider_ckpt.core.policy import Policy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.records import Lease
+from airflow_provider_ckpt.ledger.types import Lease
 from tests.integration.ledger.acts import NOW, TTL, Acts, delivered
 
 COMMANDS: dict[str, Callable[[Ledger, Lease], object]] = {

@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import Verdict
 from airflow_provider_ckpt.core.ranges import Range, merge
 from airflow_provider_ckpt.core.receipts import RangeReceipt
-from airflow_provider_ckpt.ledger import bulk, merging, tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.records import Totals
+from airflow_provider_ckpt.ledger.store import bulk_sql, receipts, tables
+from airflow_provider_ckpt.ledger.types import Totals
 from tests.integration.ledger.acts import NOW, Acts, delivered, failed, receipt_of
 
 WINDOW = timedelta(hours=1)
@@ -169,7 +169,7 @@ def test_a_receipt_is_merged_with_the_rows_that_it_touches_and_no_others(ledger:
     fresh = Range(where, where + 10)
     with ledger._engine.begin() as connection:
         add(connection, *rows)
-        merging.absorb(connection, "orders", [(RangeReceipt(1, "t", fresh, Totals().counts, 1), 105)])
+        receipts.absorb(connection, "orders", [(RangeReceipt(1, "t", fresh, Totals().counts, 1), 105)])
         found = [r.range for r in sorted(stored(connection), key=lambda r: r.range)]
     assert found == [*merge([*rows[:-1], fresh]), Range(105, 110)]
 
@@ -178,9 +178,9 @@ def test_a_stretch_is_merged_with_the_row_before_it_and_not_with_the_one_after(l
     rows = [Range(0, 10), Range(10, 20), Range(20, 30), Range(31, 35), Range(35, 40), Range(40, 50)]
     with ledger._engine.begin() as connection:
         add(connection, *rows)
-        stretch = merging.Stretch(1, "t", 10, 40)
-        assert merging.compact(connection, "orders", [stretch], dry=True) == 3
-        assert merging.compact(connection, "orders", [stretch]) == 3
+        stretch = receipts.Stretch(1, "t", 10, 40)
+        assert receipts.compact(connection, "orders", [stretch], dry=True) == 3
+        assert receipts.compact(connection, "orders", [stretch]) == 3
         assert [(r.range, r.batches) for r in stored(connection)] == [
             (Range(0, 30), 3),
             (Range(31, 40), 2),
@@ -196,10 +196,10 @@ def add(connection: sa.Connection, *ranges: Range) -> None:
         | {"batches": 1, "at": NOW}
         for r in ranges
     ]
-    bulk.insert(connection, tables.receipt, rows)
+    bulk_sql.insert(connection, tables.receipt, rows)
 
 
 def stored(connection: sa.Connection) -> list[RangeReceipt]:
     """All receipts."""
     query = sa.select(tables.receipt).order_by(tables.receipt.c.range_start)
-    return [merging.from_row(row) for row in connection.execute(query).mappings()]
+    return [receipts.from_row(row) for row in connection.execute(query).mappings()]

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.actions import ActKind
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.ledger import migrate, tables
-from airflow_provider_ckpt.ledger.engine import create, parse
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.records import Totals
+from airflow_provider_ckpt.ledger.store import migrate, tables
+from airflow_provider_ckpt.ledger.store.database import create, parse
+from airflow_provider_ckpt.ledger.types import Totals
 from tests.integration.ledger.acts import Acts, delivered, failed
 
 OLD = "0001"

@@ -14,9 +14,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError
-from airflow_provider_ckpt.ledger import migrate, tables
-from airflow_provider_ckpt.ledger.engine import create, parse
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate, tables
+from airflow_provider_ckpt.ledger.store.database import create, parse
 
 
 def test_the_head_that_the_code_names_is_the_newest_migration() -> None:

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, LedgerUnavailableError
-from airflow_provider_ckpt.ledger import migrate
-from airflow_provider_ckpt.ledger.engine import create, parse
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.ledger.store.database import create, parse
 from tests.integration.ledger.acts import NOW, TTL, Acts
 from tests.services.postgres import PostgresServer
 
@@ -139,7 +139,7 @@ def test_another_process_that_holds_the_file_too_long_is_named_as_the_cause(
 ) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(migrated_file.read_bytes())
-    monkeypatch.setattr("airflow_provider_ckpt.ledger.engine._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("airflow_provider_ckpt.ledger.store.database._BUSY_SECONDS", 0.1)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with Ledger.open(f"sqlite:///{path}") as ledger:

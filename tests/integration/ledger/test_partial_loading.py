@@ -9,14 +9,14 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_ckpt.connectors.protocols import Plan, SourceFile
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.actions import ActKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, BatchState, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
-from airflow_provider_ckpt.ledger import bulk, tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.work import Work
+from airflow_provider_ckpt.ledger.store import bulk_sql, tables
+from airflow_provider_ckpt.ledger.unit_of_work import Work
 from tests.integration.ledger.acts import NOW, Acts, delivered, ended, failed
 
 MANY = 20_000
@@ -134,7 +134,7 @@ def test_no_command_and_no_status_reads_the_receipts_as_a_whole(acts: Acts, scan
     ]
     acts.start("u", base=10 * MANY)
     with acts.ledger._engine.begin() as connection:
-        bulk.insert(connection, tables.receipt, rows)
+        bulk_sql.insert(connection, tables.receipt, rows)
         stand = {"committed": 10 * MANY, "planned_end": 10 * MANY, "low": 10 * MANY}
         connection.execute(tables.partition.update().values(stand))
         if connection.dialect.name == "postgresql":

@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_ckpt.core.errors import LeaseBusyError, LedgerUnavailableError
-from airflow_provider_ckpt.ledger import engine
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import database
 from tests.integration.ledger.acts import TTL, Acts, delivered
 
 PROCESSES = 4
@@ -73,8 +73,8 @@ def test_a_read_does_not_wait_for_a_command_in_progress(ledger_url: str) -> None
 def test_a_process_frozen_inside_a_command_does_not_block_its_successor(
     migrated_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient = engine._POSTGRES_SESSION.replace("'15s'", "'300ms'")
-    monkeypatch.setattr(engine, "_POSTGRES_SESSION", impatient)
+    impatient = database._POSTGRES_SESSION.replace("'15s'", "'300ms'")
+    monkeypatch.setattr(database, "_POSTGRES_SESSION", impatient)
     with Ledger.open(migrated_database) as frozen, Ledger.open(migrated_database) as second:
         acts = Acts(frozen, pipeline="frozen").start("t")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.ranges import Range

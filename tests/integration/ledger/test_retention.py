@@ -9,13 +9,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.core.proposals import Proposal
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.ledger import retention, tables
+from airflow_provider_ckpt.ledger.commands import retention
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import tables
 from tests.integration.ledger.acts import NOW, Acts, delivered, failed
 
 MONTH = timedelta(days=30)

@@ -14,8 +14,8 @@ from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, Ledg
 from airflow_provider_ckpt.core.policy import Drop, FailRun, Halt, Hold, OnExhausted, Policy, Reject, Retry, RetryPolicy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import Outcome
-from airflow_provider_ckpt.ledger import tables
-from airflow_provider_ckpt.ledger.engine import create, parse
+from airflow_provider_ckpt.ledger.store import tables
+from airflow_provider_ckpt.ledger.store.database import create, parse
 from tests.integration.ledger.acts import (
     BAD_DATA,
     NOW,

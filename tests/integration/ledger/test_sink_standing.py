@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.sink_standing import SinkStanding

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.ledger import tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import tables
 from tests.integration.ledger.acts import Acts, delivered, ended, failed, receipt_of
 
 COUNT = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 from tests.integration.ledger.acts import NOW, Acts, delivered, receipt_of

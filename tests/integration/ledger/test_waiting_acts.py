@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from tests.integration.ledger.acts import Acts
 
 

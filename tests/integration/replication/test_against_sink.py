@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.core.agreement import Disagreement
-from airflow_provider_ckpt.replication.auditing import against_sink
+from airflow_provider_ckpt.core.sink_comparison import Disagreement
+from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
 from tests.services.replication import Replication
 from tests.services.tables import execute
 

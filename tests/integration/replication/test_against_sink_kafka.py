@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.connectors.kafka.bookkeeping import receipt_key, receipt_value, receipts_topic
-from airflow_provider_ckpt.core.agreement import Disagreement
+from airflow_provider_ckpt.connectors.kafka.receipts import receipt_key, receipt_value, receipts_topic
 from airflow_provider_ckpt.core.batch import Counts, Receipt
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.replication.auditing import against_sink
+from airflow_provider_ckpt.core.sink_comparison import Disagreement
+from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
 from tests.integration.connectors.kafka_support import put
 from tests.integration.replication.copying import Copying, make_copying
 from tests.services.kafka import KafkaBroker

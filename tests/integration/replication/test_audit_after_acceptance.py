@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.replication import sink_changes
-from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
-from airflow_provider_ckpt.replication.auditing import against_sink
+from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.actions.actions import Errand, of_the_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
 from tests.integration.replication.test_sink_set_back import back_up, counted, refused, restore
 from tests.services.replication import Replication
 from tests.services.tables import add_rows, execute

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import ErrorType
-from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
 from tests.services.tables import execute, scalar

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts
+from airflow_provider_ckpt.core.dead_letters import LetterState, Selection
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.letters import LetterState, Selection
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.ledger.records import ActResult
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.letters import act_on, index, look
-from airflow_provider_ckpt.replication.people import adopt, carry_out, carry_out_or_store
+from airflow_provider_ckpt.ledger.types import ActResult
+from airflow_provider_ckpt.replication.actions.dead_letters import act_on, index, look
+from airflow_provider_ckpt.replication.actions.fenced_actions import adopt, carry_out, carry_out_or_store
+from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline
 from tests.services.tables import execute, scalar

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.actions import ActKind
 from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import ErrorType
-from airflow_provider_ckpt.core.letters import Selection
-from airflow_provider_ckpt.replication.letters import act_on, index, look
-from airflow_provider_ckpt.replication.people import carry_out_or_store
+from airflow_provider_ckpt.replication.actions.dead_letters import act_on, index, look
+from airflow_provider_ckpt.replication.actions.fenced_actions import carry_out_or_store
 from tests.integration.connectors.files_sink_support import rows
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger, orders_pipeline

@@ -14,10 +14,10 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import SourceError
-from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.auditing import against_sink
-from airflow_provider_ckpt.replication.people import adopt
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.replication.actions.fenced_actions import adopt
+from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
 from tests.integration.connectors.files_sink_support import ids as ids_in
 from tests.integration.connectors.files_support import lines, put, put_rows
 from tests.services.postgres import PostgresServer

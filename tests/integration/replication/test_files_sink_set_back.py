@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_ckpt.core.errors import SinkChangedError
-from airflow_provider_ckpt.replication import sink_changes
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.auditing import against_sink
+from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.integration.connectors.files_sink_support import ids, visible
 from tests.integration.connectors.files_support import lines, put
 from tests.services.postgres import PostgresServer

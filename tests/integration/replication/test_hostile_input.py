@@ -12,9 +12,9 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.auditing import against_sink
-from airflow_provider_ckpt.replication.letters import index, look
-from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.replication.actions.dead_letters import index, look
+from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.hostile import corpus
 from tests.hostile.judge import row_of
 from tests.integration.connectors.kafka_sink_support import stored

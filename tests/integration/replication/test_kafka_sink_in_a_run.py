@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.connectors.content import Content
-from airflow_provider_ckpt.connectors.kafka.bookkeeping import receipts_topic
+from airflow_provider_ckpt.connectors.batch_content import Content
+from airflow_provider_ckpt.connectors.kafka.receipts import receipts_topic
 from airflow_provider_ckpt.connectors.kafka.writer import KafkaWriter
 from airflow_provider_ckpt.connectors.protocols import NUMBER, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.errors import SinkChangedError
 from airflow_provider_ckpt.core.wave import BatchTask
-from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.acquire import acquire
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.setup import Setup
 from tests.integration.connectors.kafka_sink_support import stored
 from tests.integration.connectors.kafka_support import CONNECTION, connection_to, numbered, put

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.errors import SourceError
-from airflow_provider_ckpt.ledger import migrate
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.acquire import acquire, attach
-from airflow_provider_ckpt.replication.looking import lag
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.replication.observe.lag import lag
+from airflow_provider_ckpt.replication.run.acquire import acquire, attach
 from airflow_provider_ckpt.replication.setup import Setup
 from tests.integration.connectors.kafka_support import CONNECTION, connection_to, numbered, put, transaction
 from tests.services.kafka import KafkaBroker
 
 if TYPE_CHECKING:
-    from airflow_provider_ckpt.replication.engine import Engine
+    from airflow_provider_ckpt.replication.run.engine_protocol import Engine
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ckpt.connectors.delta import table as delta_table
 from airflow_provider_ckpt.core.batch import BatchState
-from airflow_provider_ckpt.replication.waves import HaltError
+from airflow_provider_ckpt.replication.run.wave_loop import HaltError
 from tests.services.contender import to_delta
 from tests.services.delta import read_delta
 from tests.services.replication import Replication

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_provider_ckpt.core.errors import IoError, SinkChangedError
-from airflow_provider_ckpt.replication import sink_changes
-from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
-from airflow_provider_ckpt.replication.auditing import against_sink
+from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.actions.actions import Errand, of_the_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
 from tests.services.delta import read_delta
 from tests.services.iceberg import IcebergService
 from tests.services.replication import Replication

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import SourceError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.operators.markdown import still_open
-from airflow_provider_ckpt.replication.acting import Errand
-from airflow_provider_ckpt.replication.people import carry_out_or_store, recover
-from airflow_provider_ckpt.replication.proposing import Ask, Remedy, propose
+from airflow_provider_ckpt.operators._markdown import still_open
+from airflow_provider_ckpt.replication.actions.actions import Errand
+from airflow_provider_ckpt.replication.actions.fenced_actions import carry_out_or_store, recover
+from airflow_provider_ckpt.replication.actions.proposals import Ask, Remedy, propose
 from tests.services.replication import Replication
 from tests.services.tables import add_rows, execute, scalar
 

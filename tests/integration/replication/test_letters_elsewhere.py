@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_ckpt.config.load import parse
-from airflow_provider_ckpt.connectors.kafka.written import WrittenTopics
+from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopics
 from airflow_provider_ckpt.connectors.protocols import Connection
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.actions import ActKind
 from airflow_provider_ckpt.core.batch import Counts
+from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, ErrorType
-from airflow_provider_ckpt.core.letters import Selection
-from airflow_provider_ckpt.replication.auditing import against_sink
-from airflow_provider_ckpt.replication.letters import act_on, index, look
-from airflow_provider_ckpt.replication.people import carry_out_or_store
+from airflow_provider_ckpt.replication.actions.dead_letters import act_on, index, look
+from airflow_provider_ckpt.replication.actions.fenced_actions import carry_out_or_store
+from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
 from tests.integration.connectors.kafka_sink_support import stored
 from tests.integration.connectors.kafka_support import by_sasl, put
 from tests.integration.connectors.kafka_support import connection_to as broker_connection

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from airflow_provider_ckpt.core.batch import BatchKey, Counts
 from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.core.wave import Outcome, Wave
-from airflow_provider_ckpt.replication.engine import Check
-from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.engines.session import SessionEngine
+from airflow_provider_ckpt.replication.run.engine_protocol import Check
+from airflow_provider_ckpt.replication.run.replicate import replicate
 from tests.services.replication import Replication
 from tests.services.tables import scalar
 

@@ -9,11 +9,11 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_ckpt.core.errors import StaleEpochError
-from airflow_provider_ckpt.replication.acquire import acquire, attach
+from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.replication.metrics import Metric
-from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
-from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.replication.run.acquire import acquire, attach
+from airflow_provider_ckpt.replication.run.replicate import replicate
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.services.replication import Replication
 from tests.services.tables import execute
 

@@ -13,11 +13,11 @@ import pytest
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.ledger import migrate
+from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.preview import problems
-from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.replication.observe.preview import problems
+from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import Setup
 from tests.integration.connectors.kafka_support import connection_to as connection_to_kafka
 from tests.services.iceberg import IcebergService

@@ -7,15 +7,21 @@ from shutil import copyfile
 
 import pytest
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError, StaleEpochError
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.ledger import migrate
+from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.people import adopt, carry_out, carry_out_or_store, position_of_batch, recover
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.replication.actions.fenced_actions import (
+    adopt,
+    carry_out,
+    carry_out_or_store,
+    position_of_batch,
+    recover,
+)
+from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication, make_ledger
 from tests.services.tables import add_rows, execute, scalar

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchState, Counts
 from airflow_provider_ckpt.core.errors import CkptError, LedgerUnavailableError
 from airflow_provider_ckpt.core.wave import Outcome, Wave
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.engine import Check
-from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
-from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.engines.session import SessionEngine
+from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.engine_protocol import Check
+from airflow_provider_ckpt.replication.run.replicate import replicate
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.services.replication import Replication
 from tests.services.tables import execute, scalar
 

@@ -17,10 +17,10 @@ import pytest
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError
-from airflow_provider_ckpt.ledger import migrate
+from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import Setup
 from tests.services.postgres import PASSWORD, PostgresServer
 from tests.services.replication import connection_to
@@ -29,7 +29,7 @@ from tests.services.tables import execute, make_source, make_target, scalar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_ckpt.replication.summary import RunSummary
+    from airflow_provider_ckpt.replication.run.summary import RunSummary
 
 ROWS = 100
 ORDERS: dict[str, Any] = {

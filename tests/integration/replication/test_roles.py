@@ -14,10 +14,10 @@ import pytest
 from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerUnavailableError
-from airflow_provider_ckpt.ledger import migrate, tables
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.ledger.roles import LedgerRoles
-from airflow_provider_ckpt.ledger.tables import VERSION_TABLE
+from airflow_provider_ckpt.ledger.store import migrate, tables
+from airflow_provider_ckpt.ledger.store.roles import LedgerRoles
+from airflow_provider_ckpt.ledger.store.tables import VERSION_TABLE
 from tests.integration.ledger.acts import Acts
 from tests.services.postgres import PostgresServer, sqlalchemy_url
 from tests.services.replication import Replication, orders_pipeline

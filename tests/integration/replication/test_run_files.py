@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts
+from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.core.letters import Selection
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.letters import act_on, index, look
-from airflow_provider_ckpt.replication.looking import lag
-from airflow_provider_ckpt.replication.people import carry_out_or_store
+from airflow_provider_ckpt.replication.actions.dead_letters import act_on, index, look
+from airflow_provider_ckpt.replication.actions.fenced_actions import carry_out_or_store
+from airflow_provider_ckpt.replication.observe.lag import lag
+from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.integration.connectors.files_sink_support import ids, rows, visible
 from tests.integration.connectors.files_support import lines, put, put_rows
 from tests.services.delta import read_delta

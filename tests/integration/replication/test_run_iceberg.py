@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_ckpt.connectors.iceberg.committer import IcebergCommitter
 from airflow_provider_ckpt.connectors.iceberg.version import IcebergVersion
 from airflow_provider_ckpt.core.batch import Counts
-from airflow_provider_ckpt.replication.auditing import against_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
 from tests.integration.connectors.delta_support import Killed, after, kill
 from tests.services.iceberg import IcebergService
 from tests.services.postgres import PostgresServer

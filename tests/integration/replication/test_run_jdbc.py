@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider_ckpt.connectors.protocols import SinkContext
-from airflow_provider_ckpt.core.acts import ActKind
+from airflow_provider_ckpt.core.actions import ActKind
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Counts
+from airflow_provider_ckpt.core.dead_letters import Selection
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
-from airflow_provider_ckpt.core.letters import Selection
 from airflow_provider_ckpt.core.wave import BatchTask, Wave, pack
-from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.letters import act_on
-from airflow_provider_ckpt.replication.people import carry_out_or_store, recover
-from airflow_provider_ckpt.replication.replicate import replicate
+from airflow_provider_ckpt.engines.submit import SubmitEngine
+from airflow_provider_ckpt.replication.actions.dead_letters import act_on
+from airflow_provider_ckpt.replication.actions.fenced_actions import carry_out_or_store, recover
+from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.spark.job import Job
 from airflow_provider_ckpt.spark.wave import run_wave
 from tests.chaos.evidence import gather, judge

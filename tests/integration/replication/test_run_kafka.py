@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey, Counts
 from airflow_provider_ckpt.core.errors import CkptError
-from airflow_provider_ckpt.replication.acquire import acquire
+from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.integration.connectors.kafka_support import CONNECTION, connection_to, put, transaction
 from tests.services.kafka import KafkaBroker
 from tests.services.postgres import PostgresServer

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType
-from airflow_provider_ckpt.replication.letters import index, look
+from airflow_provider_ckpt.replication.actions.dead_letters import index, look
 from tests.chaos.havoc.ground import Ground
 from tests.integration.connectors.kafka_sink_support import stored
 from tests.integration.connectors.kafka_support import alter, by_sasl

@@ -10,15 +10,15 @@ import psycopg2
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import CkptError, ConfigError, LedgerStateError, SinkChangedError, SourceError
-from airflow_provider_ckpt.ledger import tables
-from airflow_provider_ckpt.replication import sink_changes
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.acting import Errand, of_the_sink
-from airflow_provider_ckpt.replication.auditing import against_sink
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.engines.session import SessionEngine
+from airflow_provider_ckpt.ledger.store import tables
+from airflow_provider_ckpt.replication.actions import sink_changes
+from airflow_provider_ckpt.replication.actions.actions import Errand, of_the_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
+from airflow_provider_ckpt.replication.run.acquire import acquire
 from tests.services.postgres import PostgresServer
 from tests.services.replication import Replication
 from tests.services.tables import add_rows, execute, make_target, scalar

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_ckpt.connectors.content import LETTER_PAUSE
+from airflow_provider_ckpt.connectors.batch_content import LETTER_PAUSE
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, OffsetCommitError
 from airflow_provider_ckpt.core.wave import Outcome, Wave
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.engine import Check
-from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
-from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.engines.session import SessionEngine
+from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.engine_protocol import Check
+from airflow_provider_ckpt.replication.run.replicate import replicate
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.chaos.havoc.driver import Driver, Part
 from tests.chaos.havoc.ground import Ground
 from tests.integration.connectors.kafka_support import alter

@@ -12,11 +12,11 @@ import pytest
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import DeadlineError
 from airflow_provider_ckpt.core.wave import Outcome, Wave
-from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
-from airflow_provider_ckpt.replication import waiting
-from airflow_provider_ckpt.replication.engine import Check
-from airflow_provider_ckpt.replication.replicate import replicate
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
+from airflow_provider_ckpt.engines.session import SessionEngine
+from airflow_provider_ckpt.engines.submit import SubmitEngine
+from airflow_provider_ckpt.replication.run import time_budget
+from airflow_provider_ckpt.replication.run.engine_protocol import Check
+from airflow_provider_ckpt.replication.run.replicate import replicate
 from tests.services.replication import Replication
 from tests.services.tables import scalar
 
@@ -54,7 +54,7 @@ def held(replication: Replication) -> list[Batch]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waves are cancelled half a second after the budget."""
-    monkeypatch.setattr(waiting, "GRACE", 0.5)
+    monkeypatch.setattr(time_budget, "GRACE", 0.5)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -17,10 +17,10 @@ from airflow_provider_ckpt.connectors import registry
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import CkptError, ErrorType, LeaseBusyError, StaleEpochError
+from airflow_provider_ckpt.engines.session import SessionEngine
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.acquire import acquire
-from airflow_provider_ckpt.replication.session_engine import SessionEngine
-from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 from tests.chaos.evidence import gather, judge, sink_receipts
 from tests.services.command import CkptCommand, write_pipeline
 from tests.services.postgres import PostgresServer

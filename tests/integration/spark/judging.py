@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.kafka.common import COLUMNS
+from airflow_provider_ckpt.connectors.kafka.client import COLUMNS
 from airflow_provider_ckpt.connectors.protocols import Shape
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import packing, transform
-from airflow_provider_ckpt.spark.decoding import plain_records
-from airflow_provider_ckpt.spark.projection import parse_schema
+from airflow_provider_ckpt.spark.transform import apply, original_columns
+from airflow_provider_ckpt.spark.transform.decode import plain_records
+from airflow_provider_ckpt.spark.transform.projection import parse_schema
 
 CONTROL = f"{c.BATCH} bigint, __pos bigint, {c.MARK} string"
 MARK = "the end"
@@ -92,8 +92,8 @@ class Transform:
         marker = (0, None, MARK, *[None] * (len(fields) + self._told))
         frame = self._spark.createDataFrame([*rows, marker], f"{ddl}, {self._ddl}")
         shape = Shape(self._raw, [(field.name, field.dataType.simpleString()) for field in fields])
-        transform.check(frame, self._pipeline, shape)
-        return transform.apply(frame, self._pipeline, shape)
+        apply.check(frame, self._pipeline, shape)
+        return apply.apply(frame, self._pipeline, shape)
 
     def rows(self, *records: Sequence[Any]) -> list[Judged]:
         """What becomes of these rows, in order. Checks on the way that the marker passed untouched."""
@@ -125,7 +125,7 @@ class Transform:
         if isinstance(original, str):
             fields = parse_schema(self._spark, self._ddl, "judged").fields
             shape = Shape(self._raw, [(field.name, field.dataType.simpleString()) for field in fields])
-            (original,) = packing.unpacked(pa.array([original]), shape).to_pylist()
+            (original,) = original_columns.unpacked(pa.array([original]), shape).to_pylist()
         return original if any(value not in (None, []) for value in original.values()) else None
 
 

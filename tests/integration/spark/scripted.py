@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 
 from airflow_provider_ckpt.config.delivery import DeadLetterQueue
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.content import Content
+from airflow_provider_ckpt.connectors.batch_content import Content
 from airflow_provider_ckpt.connectors.protocols import NUMBER, POSITION, Connection, Shape, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Instruction, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError, SourceError

@@ -15,10 +15,10 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.connectors.protocols import Shape, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.spark.attempts import VALUE, attempts
 from airflow_provider_ckpt.spark.job import Job
-from airflow_provider_ckpt.spark.projection import project
 from airflow_provider_ckpt.spark.sql import HARMLESS, cannot_raise, literal, quote
+from airflow_provider_ckpt.spark.transform.projection import project
+from airflow_provider_ckpt.spark.transform.try_expressions import VALUE, attempts
 from airflow_provider_ckpt.spark.wave import check_transform
 from tests.integration.spark.judging import DELIVERED, Transform
 from tests.services.replication import orders_pipeline

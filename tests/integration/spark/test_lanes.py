@@ -15,8 +15,8 @@ from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.batch import AttemptOutcome, Counts, Instruction
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.wave import Outcome, Wave
-from airflow_provider_ckpt.spark.delivery import Lane
-from airflow_provider_ckpt.spark.gathering import Gathered
+from airflow_provider_ckpt.spark.lane.deliver import Lane
+from airflow_provider_ckpt.spark.lane.gather import Gathered
 from airflow_provider_ckpt.spark.wave import run_wave
 from tests.integration.spark.scripted import Script, ScriptedJob, make_job, make_wave, task, written
 

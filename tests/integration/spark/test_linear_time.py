@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.protocols import Shape
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import transform
-from airflow_provider_ckpt.spark.plain import Plain
-from airflow_provider_ckpt.spark.projection import parse_schema
-from airflow_provider_ckpt.spark.traces import _SPARKS_OWN
+from airflow_provider_ckpt.spark.lane.stack_traces import _SPARKS_OWN
+from airflow_provider_ckpt.spark.transform import apply
+from airflow_provider_ckpt.spark.transform.plain_json import Plain
+from airflow_provider_ckpt.spark.transform.projection import parse_schema
 from tests.integration.spark.judging import CONTROL
 
 KILOBYTES = (8, 32, 128, 256)
@@ -105,7 +105,7 @@ def judge(
         text = f"concat(first, repeat(part, cast({length} / length(part) AS int)), last)"
         control = [f"0L AS {names[0]}", f"at AS {names[1]}", f"cast(NULL AS string) AS {names[2]}"]
         frame = table.selectExpr(*control, f"cast({text} AS binary) AS value")
-        judged = transform.apply(frame, pipeline, Shape(True, [("value", "binary")]))
+        judged = apply.apply(frame, pipeline, Shape(True, [("value", "binary")]))
         rows = judged.select(names[1], c.VERDICT).collect()
         found = {row[0]: row[1] for row in rows}
         return {name: found[at] for at, name in enumerate(records)}

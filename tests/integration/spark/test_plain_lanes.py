@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_ckpt.core.batch import AttemptOutcome
 from airflow_provider_ckpt.core.wave import Wave
-from airflow_provider_ckpt.spark import transform
-from airflow_provider_ckpt.spark.plain import Plain
-from airflow_provider_ckpt.spark.projection import parse_schema
-from airflow_provider_ckpt.spark.strictness import JSON_DIALECT
+from airflow_provider_ckpt.spark.transform import apply
+from airflow_provider_ckpt.spark.transform.plain_json import Plain
+from airflow_provider_ckpt.spark.transform.projection import parse_schema
+from airflow_provider_ckpt.spark.transform.strict_parsing import JSON_DIALECT
 from airflow_provider_ckpt.spark.wave import run_wave
 from tests.integration.spark.scripted import Script, make_job, make_wave, plain_record, task, written
 
@@ -49,7 +49,7 @@ def tens(*seqs: int) -> list[Any]:
 def test_plain_batches_are_delivered_without_sql(
     spark: SparkSession, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transform, "apply", None)
+    monkeypatch.setattr(apply, "apply", None)
 
     ended = run(spark, log, Script(raw={}), make_wave(tens(0, 2), tens(1)))
 

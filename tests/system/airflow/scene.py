@@ -19,7 +19,7 @@ import psycopg2
 
 from airflow_provider_ckpt.config.load import load
 from airflow_provider_ckpt.ledger.ledger import Ledger
-from airflow_provider_ckpt.replication.auditing import against_sink
+from airflow_provider_ckpt.replication.observe.sink_audit import against_sink
 from airflow_provider_ckpt.replication.setup import Setup
 from tests.services import processes
 from tests.services.airflow import AirflowServices

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_ckpt.core.acts import Act, ActKind
+from airflow_provider_ckpt.core.actions import Act, ActKind
 from tests.system.airflow.scene import Scene
 
 DAG, PIPELINE = "guarded_recovery", "guarded"

@@ -91,7 +91,7 @@ with DAG("warm", schedule=None):
 
     @task
     def key():
-        from airflow_provider_ckpt.hooks.connect_session import session_key
+        from airflow_provider_ckpt.engines.connect_session import session_key
 
         return {"process": os.getpid(), "digest": hashlib.sha256(session_key()).hexdigest()}
 

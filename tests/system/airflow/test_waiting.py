@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airflow_provider_ckpt.core.errors import LeaseBusyError
-from airflow_provider_ckpt.ledger.records import Lease
+from airflow_provider_ckpt.ledger.types import Lease
 from tests.services.tables import execute
 from tests.system.airflow.scene import Scene
 

@@ -107,7 +107,7 @@ def test_a_rule_asks_for_metrics_and_labels_that_exist(rule: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_a_rule_names_commands_that_exist(rule: dict[str, Any]) -> None:
-    from airflow_provider_ckpt.cli.definition import get_ckpt_commands
+    from airflow_provider_ckpt.cli.commands import get_ckpt_commands
 
     commands = {command.name: command for group in get_ckpt_commands() for command in getattr(group, "subcommands", ())}
     for named, below in re.findall(r"airflow ckpt (\w+)(?: (\w+))?", rule["annotations"]["description"]):

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.assets import pipeline
 from airflow_provider_ckpt.assets.pipeline import RUNS, announce, pipeline_asset
 from airflow_provider_ckpt.links.pipeline import PipelineLink
 from airflow_provider_ckpt.operators.carry_out import CkptReportOperator
-from airflow_provider_ckpt.operators.leaves import CkptHoldOperator
+from airflow_provider_ckpt.operators.outcomes import CkptHoldOperator
 from airflow_provider_ckpt.operators.phases import CkptDrainOperator
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 from airflow_provider_ckpt.sensors.attention import CkptHeldBatchesSensor

@@ -12,7 +12,7 @@ from airflow.sdk import DAG, task
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.replication.setup import Setup
-from airflow_provider_ckpt.spark.function import unpack
+from airflow_provider_ckpt.spark.transform.python_function import unpack
 from tests.unit.airflow.test_task_group import PIPELINE
 
 OWN = {**PIPELINE, "transform": {"python": "task", "returns": "id bigint"}}

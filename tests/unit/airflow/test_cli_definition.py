@@ -13,7 +13,7 @@ from airflow.cli.cli_config import ActionCommand, CLICommand, GroupCommand
 from airflow.cli.cli_parser import get_parser
 
 from airflow_provider_ckpt.cli.arguments import COMMON
-from airflow_provider_ckpt.cli.definition import get_ckpt_commands
+from airflow_provider_ckpt.cli.commands import get_ckpt_commands
 
 DOCS = (Path(__file__).parents[3] / "docs/cli.rst").read_text("utf-8")
 CHANGING = {

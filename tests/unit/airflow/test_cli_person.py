@@ -10,7 +10,7 @@ from argparse import Namespace
 
 import pytest
 
-from airflow_provider_ckpt.cli.person import confirm, who, why
+from airflow_provider_ckpt.cli.identity import confirm, who, why
 from airflow_provider_ckpt.core.errors import ConfigError
 
 

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from airflow_provider_ckpt.cli.command import FailedError, command
+from airflow_provider_ckpt.cli.runner import FailedError, command
 from airflow_provider_ckpt.core.errors import SinkError
 
 JSON = Namespace(output="json", verbose=False)
@@ -126,7 +126,7 @@ def test_a_pipe_that_is_closed_early_ends_it_quietly(output: str) -> None:
     os.close(reading)
     code = (
         "from argparse import Namespace\n"
-        "from airflow_provider_ckpt.cli.command import command\n"
+        "from airflow_provider_ckpt.cli.runner import command\n"
         "from airflow_provider_ckpt.cli.output import write_document\n"
         f"args = Namespace(output={output!r}, verbose=False)\n"
         "command(write_document)(lambda args: {'letters': ['x' * 99] * 9999})(args)\n"

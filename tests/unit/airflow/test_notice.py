@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ckpt.cli.definition import get_ckpt_commands
+from airflow_provider_ckpt.cli.commands import get_ckpt_commands
 from airflow_provider_ckpt.notifications.notice import Notice, Reason, plain
 
 

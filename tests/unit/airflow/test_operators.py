@@ -33,9 +33,9 @@ from airflow_provider_ckpt.core.errors import (
 )
 from airflow_provider_ckpt.ledger_location import resolve_connection
 from airflow_provider_ckpt.operators.base import CkptOperator, CkptTaskError, airflow_error
-from airflow_provider_ckpt.operators.leaves import dead_letters_at
-from airflow_provider_ckpt.replication import acquire as replication
-from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.operators.outcomes import dead_letters_at
+from airflow_provider_ckpt.replication.run import acquire as replication
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 from tests.unit.airflow.test_task_group import PIPELINE
 

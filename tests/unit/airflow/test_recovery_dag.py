@@ -13,9 +13,9 @@ from markdown_it import MarkdownIt
 
 from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
+from airflow_provider_ckpt.operators._markdown import escape
 from airflow_provider_ckpt.operators.approval import CkptApprovalOperator
-from airflow_provider_ckpt.operators.markdown import escape
-from airflow_provider_ckpt.replication.proposing import Remedy
+from airflow_provider_ckpt.replication.actions.proposals import Remedy
 
 
 def test_the_form_offers_the_declared_pipelines_and_every_remedy(tmp_path: Path) -> None:

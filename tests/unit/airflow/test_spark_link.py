@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 
 from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
-from airflow_provider_ckpt.replication.engine import Ready
+from airflow_provider_ckpt.replication.run.engine_protocol import Ready
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 from tests.unit.airflow.test_task_group import PIPELINE
 

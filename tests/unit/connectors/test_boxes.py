@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_ckpt.config.delivery import DeadLetterQueue
-from airflow_provider_ckpt.connectors.boxes import BoxedWriter
-from airflow_provider_ckpt.connectors.content import Content, DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.dead_letter_store import BoxedWriter
 from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import (
     CkptError,
     DeadLetterQueueError,
@@ -22,7 +23,6 @@ from airflow_provider_ckpt.core.errors import (
     IoError,
     SinkError,
 )
-from airflow_provider_ckpt.core.letters import AttemptKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 

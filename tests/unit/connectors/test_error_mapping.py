@@ -7,9 +7,9 @@ import errno
 import pytest
 from confluent_kafka import KafkaError
 
-from airflow_provider_ckpt.connectors.files.local import io_error
-from airflow_provider_ckpt.connectors.kafka.common import error_info as kafka_error
-from airflow_provider_ckpt.connectors.postgres.common import error_info as postgres_error
+from airflow_provider_ckpt.connectors.kafka.client import error_info as kafka_error
+from airflow_provider_ckpt.connectors.local.filesystem import io_error
+from airflow_provider_ckpt.connectors.postgres.client import error_info as postgres_error
 from airflow_provider_ckpt.connectors.protocols import Connection
 from airflow_provider_ckpt.core.batch import Batch, BatchKey
 from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, default_action

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.connectors.content import DeadLetter
-from airflow_provider_ckpt.connectors.files.box import FilesBox
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter
+from airflow_provider_ckpt.connectors.files.dead_letter_store import FilesBox
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, IoError
-from airflow_provider_ckpt.core.letters import AttemptKey
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.connectors.files.records import scan
+from airflow_provider_ckpt.connectors.files.record_ends import scan
 
 PIECES = st.sampled_from(['"', '""', ",", "\n", "a", '"a"', '"a\nb"', '"a,""b"', ",\n", 'six" nails', "é"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ckpt.connectors.jdbc.columns import DAY, LEAST, Column, CursorKind, Told
+from airflow_provider_ckpt.connectors.jdbc.column_types import DAY, LEAST, Column, CursorKind, Told
 from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect, constant, split
 from airflow_provider_ckpt.core.errors import ConfigError, SourceError
 from airflow_provider_ckpt.core.ranges import Range

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
+from airflow_provider_ckpt.connectors.kafka.client import require_topic
+from airflow_provider_ckpt.connectors.kafka.receipts import (
     PREFIX,
     Books,
     UsedId,
@@ -20,7 +21,6 @@ from airflow_provider_ckpt.connectors.kafka.bookkeeping import (
     refuse_receipts_topics,
     transactional_id,
 )
-from airflow_provider_ckpt.connectors.kafka.common import require_topic
 from airflow_provider_ckpt.connectors.protocols import SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
 from airflow_provider_ckpt.core.errors import ConfigError

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.config.load import build
-from airflow_provider_ckpt.connectors.content import DeadLetter
-from airflow_provider_ckpt.connectors.kafka import box
-from airflow_provider_ckpt.connectors.kafka.box import KafkaBox
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter
+from airflow_provider_ckpt.connectors.kafka import dead_letter_store
+from airflow_provider_ckpt.connectors.kafka.dead_letter_store import KafkaBox
 from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType
@@ -53,7 +53,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> tuple[Client, list[dict[str, Any]
         configs.append(config)
         return made
 
-    monkeypatch.setattr(box, "opened", opened)
+    monkeypatch.setattr(dead_letter_store, "opened", opened)
     return made, configs
 
 

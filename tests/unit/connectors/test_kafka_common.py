@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_ckpt.connectors.content import DeadLetter, data_error
-from airflow_provider_ckpt.connectors.kafka.common import (
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter, data_error
+from airflow_provider_ckpt.connectors.kafka.client import (
     Noticed,
     bootstrap,
     client_config,

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.connectors import json_rows
-from airflow_provider_ckpt.connectors.kafka.limits import doubtful, impossible
-from airflow_provider_ckpt.connectors.kafka.outgoing import are_messages, lists_of, messages_of
-from airflow_provider_ckpt.connectors.kafka.written import WrittenTopic
+from airflow_provider_ckpt.connectors import json_encoding
+from airflow_provider_ckpt.connectors.kafka.serialize import are_messages, lists_of, messages_of
+from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic
+from airflow_provider_ckpt.connectors.kafka.size_limits import doubtful, impossible
 from airflow_provider_ckpt.connectors.protocols import NUMBER
 
 SETTINGS = {
@@ -40,7 +40,7 @@ def table(**columns: Any) -> pa.Table:
 
 
 def encoded(column: pa.Array) -> list[Any]:
-    return [json.loads(text) for text in json_rows.values(column).to_pylist()]
+    return [json.loads(text) for text in json_encoding.values(column).to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_values_as_json(column: pa.Array, expected: list[Any]) -> None:
 def test_decimals_keep_every_digit() -> None:
     column = pa.array([Decimal("1234567890123456789.10"), None], pa.decimal128(38, 2))
 
-    assert json_rows.values(column).to_pylist() == ["1234567890123456789.10", "null"]
-    assert json_rows.values(pa.array([[Decimal("0.10")]], pa.list_(pa.decimal128(4, 2)))).to_pylist() == ["[0.10]"]
+    assert json_encoding.values(column).to_pylist() == ["1234567890123456789.10", "null"]
+    assert json_encoding.values(pa.array([[Decimal("0.10")]], pa.list_(pa.decimal128(4, 2)))).to_pylist() == ["[0.10]"]
 
 
 def test_a_row_becomes_an_object_with_its_fields_in_order() -> None:

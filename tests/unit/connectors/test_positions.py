@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.connectors.positions import MOST, Digest, Positions, surplus
+from airflow_provider_ckpt.connectors.record_positions import MOST, Digest, Positions, surplus
 from airflow_provider_ckpt.core.ranges import Range
 
 NUMBERS = st.lists(st.integers(-(2**62), 2**62), max_size=60)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.variant_utils import VariantUtils
 
-from airflow_provider_ckpt.connectors.json_rows import values
+from airflow_provider_ckpt.connectors.json_encoding import values
 from airflow_provider_ckpt.connectors.variants import decoder, is_variant
 
 VARIANT = pa.struct(

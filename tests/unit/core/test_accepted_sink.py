@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
-from airflow_provider_ckpt.core.agreement import Disagreement, Recorded, compare_receipts, compare_rows
 from airflow_provider_ckpt.core.batch import Counts, Verdict
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
+from airflow_provider_ckpt.core.sink_comparison import Disagreement, Recorded, compare_receipts, compare_rows
 from tests.unit.core.test_agreement import EACH, receipt, recorded, settled, total
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from copy import deepcopy
 
 import pytest
 
-from airflow_provider_ckpt.core.acts import BEHIND_FENCE, BY_A_RUN, Act, ActKind, apply
+from airflow_provider_ckpt.core.actions import BEHIND_FENCE, BY_A_RUN, Act, ActKind, apply
 from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Instruction, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.machine import PipelineMachine, Side
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.pipeline_phases import PipelineMachine, Side
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.unit.core.machines import NOW, ack, begin, fail, partition_of, receipt_of

@@ -8,7 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_provider_ckpt.core.agreement import (
+from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.core.sink_comparison import (
     Difference,
     Disagreement,
     Recorded,
@@ -18,10 +22,6 @@ from airflow_provider_ckpt.core.agreement import (
     compare_rows,
     knows,
 )
-from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Counts, Receipt, Verdict
-from airflow_provider_ckpt.core.letters import AttemptKey
-from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.receipts import RangeReceipt
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 EACH = Counts(10, 7, 2, 1)

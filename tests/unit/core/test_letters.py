@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.core.acts import Act, ActKind, apply
+from airflow_provider_ckpt.core.actions import Act, ActKind, apply
 from airflow_provider_ckpt.core.batch import BatchKey, side_generation
-from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.letters import (
+from airflow_provider_ckpt.core.dead_letters import (
     OPEN,
     Entry,
     Letters,
@@ -29,8 +28,9 @@ from airflow_provider_ckpt.core.letters import (
     replaying_within,
     runs_of,
 )
-from airflow_provider_ckpt.core.machine import PipelineMachine
+from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.pipeline_phases import PipelineMachine
 from airflow_provider_ckpt.core.ranges import Range
 from tests.unit.core.machines import NOW
 

@@ -6,8 +6,8 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import BatchKey, BatchState
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.machine import PipelineMachine, Side
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.pipeline_phases import PipelineMachine, Side
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.unit.core.machines import NOW, ack, begin, partition_of

@@ -10,7 +10,7 @@ from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts, Recei
 from airflow_provider_ckpt.core.errors import LedgerStateError
 from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.ranges import Range
-from airflow_provider_ckpt.core.reconciling import FORGOTTEN, knows, reconcile, rewind
+from airflow_provider_ckpt.core.reconcile import FORGOTTEN, knows, reconcile, rewind
 from tests.unit.core.machines import NOW, ack, begin, begin_all, fail, partition_of, receipt_of
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from airflow_provider_ckpt.core.batch import BatchState, Verdict
 from airflow_provider_ckpt.core.errors import LedgerStateError
-from airflow_provider_ckpt.core.machine import PipelineMachine
 from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.pipeline_phases import PipelineMachine
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
-from airflow_provider_ckpt.core.reconciling import reconcile
+from airflow_provider_ckpt.core.reconcile import reconcile
 from airflow_provider_ckpt.core.recovery import Account, Stand, missing
 from airflow_provider_ckpt.core.tickets import Phase
 from tests.unit.core.machines import NOW, ack, begin, begin_all, fail, partition_of, receipt_of

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.hooks.archive import Archive
-from airflow_provider_ckpt.hooks.launcher import environment as environment_of
+from airflow_provider_ckpt.engines.class_archive import Archive
+from airflow_provider_ckpt.engines.launcher import environment as environment_of
 
 _NOBODY = 65534
 

@@ -13,12 +13,12 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.protocols import Shape, SinkContext
 from airflow_provider_ckpt.core.errors import EngineError
 from airflow_provider_ckpt.core.wave import Wave
-from airflow_provider_ckpt.hooks import connect_session
-from airflow_provider_ckpt.hooks.connect_engine import ConnectEngine
-from airflow_provider_ckpt.hooks.connect_session import _ids, without_ids
-from airflow_provider_ckpt.hooks.engines import make_engine
-from airflow_provider_ckpt.hooks.parcel import Parcel
-from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+from airflow_provider_ckpt.engines import connect_session
+from airflow_provider_ckpt.engines.code_zip import Parcel
+from airflow_provider_ckpt.engines.connect import ConnectEngine
+from airflow_provider_ckpt.engines.connect_session import _ids, without_ids
+from airflow_provider_ckpt.engines.factory import make_engine
+from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.spark.job import Job
 
 _PIPELINE = {

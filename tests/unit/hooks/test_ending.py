@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ckpt.hooks.ending import why
+from airflow_provider_ckpt.engines.exit_reason import why
 
 _HARMLESS = [
     "WARNING: Using incubator modules: jdk.incubator.vector",

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.hooks import head_start
-from airflow_provider_ckpt.hooks.archive import Archive
-from airflow_provider_ckpt.hooks.head_start import HeadStart
-from airflow_provider_ckpt.hooks.launcher import Launcher
+from airflow_provider_ckpt.engines import warm_start
+from airflow_provider_ckpt.engines.class_archive import Archive
+from airflow_provider_ckpt.engines.launcher import Launcher
+from airflow_provider_ckpt.engines.warm_start import HeadStart
 
 _DAEMON = "spark.python.daemon.module"
 
@@ -34,7 +34,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The archive that every run finds."""
     found = Archive(tmp_path, "key")
     found.unfinished.write_text("classes")
-    monkeypatch.setattr(head_start, "archive", lambda *_: found)
+    monkeypatch.setattr(warm_start, "archive", lambda *_: found)
     return found.keep()
 
 
@@ -65,7 +65,7 @@ def test_lanes_are_forked_by_a_daemon_that_knows_what_they_need(tmp_path: Path, 
     Launcher(pipeline(), tmp_path)
 
     found = properties(tmp_path)
-    assert found[_DAEMON] == "airflow_provider_ckpt.spark.daemon"
+    assert found[_DAEMON] == "airflow_provider_ckpt.spark.driver.python_daemon"
     modules = found["spark.executorEnv.CKPT_PRELOADED_MODULES"].split()
     assert "airflow_provider_ckpt.connectors.delta.writer" in modules
     assert "deltalake" in modules
@@ -100,16 +100,16 @@ def test_without_a_head_start_nothing_is_set(tmp_path: Path, archive: Path, monk
 def test_archives_are_in_the_user_s_cache_or_where_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert head_start._directory() == Path("/home/somebody/.cache/airflow-provider-ckpt/spark")
+    assert warm_start._directory() == Path("/home/somebody/.cache/airflow-provider-ckpt/spark")
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
-    assert head_start._directory() == Path("/cache/airflow-provider-ckpt/spark")
+    assert warm_start._directory() == Path("/cache/airflow-provider-ckpt/spark")
     monkeypatch.setenv("AIRFLOW__CKPT__SPARK_HEAD_START_DIRECTORY", "/archives")
-    assert head_start._directory() == Path("/archives")
+    assert warm_start._directory() == Path("/archives")
 
 
 def test_a_user_without_a_home_has_no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Archive, "of", lambda directory, *_: Archive(directory, "key"))
-    monkeypatch.setattr(head_start, "_directory", lambda: Path("~/.cache"))
-    assert head_start.archive({}, "") is None
-    monkeypatch.setattr(head_start, "_directory", lambda: Path("/cache"))
-    assert head_start.archive({}, "") is not None
+    monkeypatch.setattr(warm_start, "_directory", lambda: Path("~/.cache"))
+    assert warm_start.archive({}, "") is None
+    monkeypatch.setattr(warm_start, "_directory", lambda: Path("/cache"))
+    assert warm_start.archive({}, "") is not None

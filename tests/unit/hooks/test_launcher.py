@@ -13,8 +13,8 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.hooks.launcher import Launcher
-from airflow_provider_ckpt.hooks.spark_log import SparkLog
+from airflow_provider_ckpt.engines.launcher import Launcher
+from airflow_provider_ckpt.engines.spark_log import SparkLog
 
 
 def pipeline(**run: Any) -> Pipeline:

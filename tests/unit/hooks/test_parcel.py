@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.hooks import parcel
-from airflow_provider_ckpt.hooks.parcel import Parcel
+from airflow_provider_ckpt.engines import code_zip
+from airflow_provider_ckpt.engines.code_zip import Parcel
 
 
 def test_lanes_find_what_they_import_in_it_and_nothing_else_of_the_package(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_lanes_find_what_they_import_in_it_and_nothing_else_of_the_package(tmp_p
     Parcel().write(path)
 
     tops = {name.split("/")[1] for name in zipfile.ZipFile(path).namelist()}
-    code = "import airflow_provider_ckpt.spark.copying as lane, airflow_provider_ckpt.spark.wave; print(lane.__file__)"
+    code = "import airflow_provider_ckpt.spark.lane.fast_path as lane, airflow_provider_ckpt.spark.wave; print(lane.__file__)"
     environment = {**os.environ, "PYTHONPATH": str(path)}
     told = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True)
 
@@ -33,7 +33,7 @@ def test_two_of_the_same_code_are_the_same_and_another_state_is_told_apart(
     package = tmp_path / "airflow_provider_ckpt"
     (package / "core").mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    monkeypatch.setattr(parcel, "_PACKAGE", package)
+    monkeypatch.setattr(code_zip, "_PACKAGE", package)
 
     def made(content: str, name: str) -> tuple[str, bytes]:
         (package / "core" / "x.py").write_text(content)

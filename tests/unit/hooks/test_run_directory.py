@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ckpt.hooks.run_directory import RunDirectory, sweep
+from airflow_provider_ckpt.engines.run_directory import RunDirectory, sweep
 
 _HOST = socket.gethostname()
 _RUN = """
 import os, signal, sys
-from airflow_provider_ckpt.hooks.run_directory import RunDirectory
+from airflow_provider_ckpt.engines.run_directory import RunDirectory
 made = RunDirectory()
 (made.path / "job.json").write_text("hush")
 print(made.path, flush=True)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from airflow_provider_ckpt.hooks.spark_log import SparkLog, level_of
+from airflow_provider_ckpt.engines.spark_log import SparkLog, level_of
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from airflow_provider_ckpt.config.pipeline import Pipeline
 from airflow_provider_ckpt.connectors.protocols import Connection, Shape, SinkContext
 from airflow_provider_ckpt.core.errors import ConfigError, EngineError
 from airflow_provider_ckpt.core.wave import Wave
-from airflow_provider_ckpt.hooks.submit_engine import SubmitEngine
+from airflow_provider_ckpt.engines.submit import SubmitEngine
 from airflow_provider_ckpt.spark.job import Job
 
 _PIPELINE = {

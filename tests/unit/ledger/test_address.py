@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.ledger.engine import describe, parse
+from airflow_provider_ckpt.ledger.store.database import describe, parse
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg2"])

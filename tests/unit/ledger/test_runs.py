@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ckpt.ledger.bulk import runs
+from airflow_provider_ckpt.ledger.store.bulk_sql import runs
 
 
 def test_neighbours_form_a_run() -> None:

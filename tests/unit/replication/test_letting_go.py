@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from airflow_provider_ckpt.core.errors import LedgerUnavailableError, OffsetCommitError
-from airflow_provider_ckpt.replication.run import Run
+from airflow_provider_ckpt.replication.run.run import Run
 
 
 class Bare(Run):

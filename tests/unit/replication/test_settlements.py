@@ -17,9 +17,9 @@ from airflow_provider_ckpt.core.errors import (
     SinkError,
     StaleEpochError,
 )
-from airflow_provider_ckpt.ledger.records import Settlement
-from airflow_provider_ckpt.replication.run import Run
-from airflow_provider_ckpt.replication.settlements import Settlements
+from airflow_provider_ckpt.ledger.types import Settlement
+from airflow_provider_ckpt.replication.run.run import Run
+from airflow_provider_ckpt.replication.run.settle import Settlements
 
 BUSY = LedgerUnavailableError("the ledger is locked.", recoverable=True)
 

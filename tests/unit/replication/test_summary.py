@@ -6,7 +6,7 @@ import json
 
 from airflow_provider_ckpt.core.batch import Counts
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
-from airflow_provider_ckpt.replication.summary import RunSummary
+from airflow_provider_ckpt.replication.run.summary import RunSummary
 
 
 def _summary(**values: object) -> RunSummary:

@@ -14,7 +14,7 @@ from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
-from airflow_provider_ckpt.spark.exchange import ControlSide, DriverSide, Lines
+from airflow_provider_ckpt.spark.driver.run_directory_protocol import ControlSide, DriverSide, Lines
 from airflow_provider_ckpt.spark.job import Job
 
 _KEY = BatchKey(1, "t", 0)

@@ -16,8 +16,8 @@ import pytest
 
 from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.errors import ErrorType, InvalidTransformError
-from airflow_provider_ckpt.spark import function
-from airflow_provider_ckpt.spark.function import Applied
+from airflow_provider_ckpt.spark.transform import python_function
+from airflow_provider_ckpt.spark.transform.python_function import Applied
 
 RETURNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -38,7 +38,7 @@ def brittle(table: pa.Table) -> pa.Table:
 
 
 def apply(user: Any, ids: list[int], *, traced: bool = False) -> Applied:
-    return function.apply(user, rows(ids), RETURNS, traced=traced)
+    return python_function.apply(user, rows(ids), RETURNS, traced=traced)
 
 
 def test_rows_keep_their_positions_and_order() -> None:
@@ -148,11 +148,11 @@ def test_a_function_of_a_dag_file_travels_with_what_it_uses(tmp_path: Path) -> N
         import some_dag  # type: ignore[import-not-found]
     finally:
         sys.path.pop(0)
-    packed = function.pack(partial(some_dag.f, by=1))
+    packed = python_function.pack(partial(some_dag.f, by=1))
     (tmp_path / "packed").write_bytes(packed)
     code = """
         from pathlib import Path
-        from airflow_provider_ckpt.spark.function import unpack
+        from airflow_provider_ckpt.spark.transform.python_function import unpack
         print(unpack(Path("packed").read_bytes())(5))
     """
 
@@ -163,8 +163,8 @@ def test_a_function_of_a_dag_file_travels_with_what_it_uses(tmp_path: Path) -> N
 
 
 def test_a_function_may_be_named_where_it_can_be_imported() -> None:
-    assert function.named("json:dumps")([1]) == "[1]"
+    assert python_function.named("json:dumps")([1]) == "[1]"
     with pytest.raises(InvalidTransformError, match=r"transform\.python cannot be imported: .*nowhere"):
-        function.named("nowhere:f")
+        python_function.named("nowhere:f")
     with pytest.raises(InvalidTransformError, match="no attribute 'f'"):
-        function.named("json:f")
+        python_function.named("json:f")

@@ -8,13 +8,13 @@ from typing import Any
 
 from airflow_provider_ckpt.config.load import build
 from airflow_provider_ckpt.config.pipeline import Pipeline
-from airflow_provider_ckpt.connectors.content import DeadLetter
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
-from airflow_provider_ckpt.spark.headers import headed
-from airflow_provider_ckpt.spark.letters import detail
+from airflow_provider_ckpt.spark.dead_letters.headers import headed
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import detail
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 LETTER = DeadLetter(7, None, b"{}", ErrorInfo(ErrorType.SINK, "too long"), {"source-file": "a.jsonl"})

@@ -11,19 +11,19 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors import moments
-from airflow_provider_ckpt.connectors.content import DeadLetter, KeptLetter, headers_of
-from airflow_provider_ckpt.connectors.kafka.messages import time_of, time_text
+from airflow_provider_ckpt.connectors import extreme_times
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter, KeptLetter, headers_of
+from airflow_provider_ckpt.connectors.kafka.deserialize import time_of, time_text
 from airflow_provider_ckpt.connectors.protocols import POSITION, Reader, Shape, Sink
 from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Letters, Replay
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SinkError
-from airflow_provider_ckpt.core.letters import AttemptKey, Letters, Replay
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
-from airflow_provider_ckpt.spark import originals
-from airflow_provider_ckpt.spark.gathering import numbered
-from airflow_provider_ckpt.spark.letters import HEADERS, LetterReader, detail
-from airflow_provider_ckpt.spark.places import Places
+from airflow_provider_ckpt.spark.dead_letters import originals
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import HEADERS, LetterReader, detail
+from airflow_provider_ckpt.spark.lane.gather import numbered
+from airflow_provider_ckpt.spark.record_positions import Places
 
 KEY = BatchKey(1, "t", 4)
 SOURCE = AttemptKey(KEY, 1, 1)
@@ -105,7 +105,7 @@ def test_a_time_that_python_has_no_value_for_comes_back_as_it_was(zone: str | No
     days = [-(2**31) + 10_956, -(2**31) + 10_957, 2**31 - 1, -735_459, -719_529, 10**7, 2_932_897, 1, None]
     at = pa.array(numbers, pa.timestamp("us", zone))
     day = pa.array(days, pa.int32()).cast(pa.date32())
-    written = zip(moments.texts(at).to_pylist(), moments.texts(day).to_pylist(), strict=True)
+    written = zip(extreme_times.texts(at).to_pylist(), extreme_times.texts(day).to_pylist(), strict=True)
     letters = [letter(n, originals.row_json({"at": a, "day": d})) for n, (a, d) in enumerate(written)]
     shape = Shape(raw=False, columns=[("at", "timestamp" if zone else "timestamp_ntz"), ("day", "date")])
     again, batch = reader(shape, *letters), task(len(numbers))
@@ -120,9 +120,9 @@ def test_a_time_that_python_has_no_value_for_comes_back_as_it_was(zone: str | No
 @pytest.mark.parametrize("milliseconds", [0, 1_700_000_000_123, (2**63 - 1) // 1000, (2**63 - 1) // 1000 + 1, 10**18])
 def test_a_message_s_time_is_told_in_its_letter_and_read_again(milliseconds: int) -> None:
     micros = milliseconds * 1000 if milliseconds * 1000 < 2**63 else -milliseconds
-    told = time_text(moments.instant(micros, zoned=True))
+    told = time_text(extreme_times.instant(micros, zoned=True))
 
-    assert moments.microseconds(time_of(told)) == micros
+    assert extreme_times.microseconds(time_of(told)) == micros
     assert told.endswith(" ms") is (micros < 0)
 
 

@@ -8,11 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-from airflow_provider_ckpt.spark.lifeline import tied
+from airflow_provider_ckpt.spark.driver.parent_death import tied
 
 _PARENT = """
 import subprocess, sys, time
-from airflow_provider_ckpt.spark.lifeline import tied
+from airflow_provider_ckpt.spark.driver.parent_death import tied
 program = "print('up', flush=True); import time; time.sleep(60)"
 child = subprocess.Popen(tied([sys.executable, "-c", program]), stdout=subprocess.PIPE)
 child.stdout.readline()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from airflow_provider_ckpt.spark.expressions import moment_or_session
+from airflow_provider_ckpt.spark.transform.determinism import moment_or_session
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,16 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.content import DeadLetter
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter
 from airflow_provider_ckpt.connectors.protocols import POSITION
 from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
 from airflow_provider_ckpt.spark import columns as c
-from airflow_provider_ckpt.spark import originals
-from airflow_provider_ckpt.spark.gathering import numbered
-from airflow_provider_ckpt.spark.places import Places
+from airflow_provider_ckpt.spark.dead_letters import originals
+from airflow_provider_ckpt.spark.lane.gather import numbered
+from airflow_provider_ckpt.spark.record_positions import Places
 from tests.integration.spark.scripted import Script, ScriptedReader
 
 _TASK = BatchTask(BatchKey(1, "t", 0), Range(0, 10), 1)

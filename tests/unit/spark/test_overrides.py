@@ -7,18 +7,18 @@ import logging
 import pyarrow as pa
 import pytest
 
-from airflow_provider_ckpt.connectors.content import DeadLetter
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter
 from airflow_provider_ckpt.connectors.protocols import POSITION, Shape, SinkContext
 from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey
 from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType
 from airflow_provider_ckpt.core.policy import Policy
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask
-from airflow_provider_ckpt.spark import delivery
-from airflow_provider_ckpt.spark.delivery import Lane
-from airflow_provider_ckpt.spark.gathering import Gathered
+from airflow_provider_ckpt.spark.dead_letters.error_policy import RecordError, letters_left
 from airflow_provider_ckpt.spark.job import Job
-from airflow_provider_ckpt.spark.overrides import RecordError, letters_left
+from airflow_provider_ckpt.spark.lane import deliver
+from airflow_provider_ckpt.spark.lane.deliver import Lane
+from airflow_provider_ckpt.spark.lane.gather import Gathered
 
 TASK = BatchTask(BatchKey(1, "p", 3), Range(0, 10), 1)
 MISSING = ErrorInfo(ErrorType.JSON_PATH_NOT_FOUND, "no email")
@@ -64,7 +64,7 @@ def test_a_task_that_spark_executes_once_more_sends_nothing_at_most_once(
         opened.append("writer")
         raise ConnectionError("not here")
 
-    monkeypatch.setattr(delivery, "executed_before", lambda: True)
+    monkeypatch.setattr(deliver, "executed_before", lambda: True)
     monkeypatch.setattr(Job, "writer", writer)
     job = Job(document, SinkContext("ledger", "orders", 1), Shape(False, [("id", "bigint")]), {})
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from airflow_provider_ckpt.spark.plain import Plain
+from airflow_provider_ckpt.spark.transform.plain_json import Plain
 from tests.hostile import corpus
 from tests.hostile.judge import row_of
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from airflow_provider_ckpt.connectors.protocols import NUMBER
 from airflow_provider_ckpt.core.errors import ErrorType
-from airflow_provider_ckpt.spark.texts import unreadable_texts
+from airflow_provider_ckpt.spark.lane.utf8 import unreadable_texts
 
 GOOD, BAD = "é".encode(), b"\xff\xfe"
 KIND = ErrorType.TRANSFORM_EVALUATION

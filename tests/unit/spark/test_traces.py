@@ -13,9 +13,9 @@ from airflow_provider_ckpt.core.errors import ErrorType, SourceError
 from airflow_provider_ckpt.core.ranges import Range
 from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
 from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.dead_letters.originals import MESSAGE
 from airflow_provider_ckpt.spark.failures import info_of
-from airflow_provider_ckpt.spark.originals import MESSAGE
-from airflow_provider_ckpt.spark.traces import TRACES, Question, again, told_apart
+from airflow_provider_ckpt.spark.lane.stack_traces import TRACES, Question, again, told_apart
 
 NOT_ATTEMPTED, DELIVERED = AttemptOutcome.NOT_ATTEMPTED, AttemptOutcome.DELIVERED
 

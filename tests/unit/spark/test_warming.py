@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from airflow_provider_ckpt.spark.warming import prefer_installed_pyspark, preload
+from airflow_provider_ckpt.spark.driver.preload import prefer_installed_pyspark, preload
 
 
 @pytest.fixture

@@ -1,0 +1,65 @@
+"""``airflow ckpt gc PIPELINE | --all``: delete history that is old and that recovery does not need."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TextIO
+
+from airflow_provider_ckpt.cli.identity import who, why
+from airflow_provider_ckpt.cli.output import write_table
+from airflow_provider_ckpt.cli.progress import progress
+from airflow_provider_ckpt.cli.runner import command
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LONGEST = timedelta(days=36_500)
+
+
+def _table(result: dict[str, Any], out: TextIO) -> None:
+    write_table([("kept", result["keep"]), ("done", "no, a dry run" if result["dry_run"] else "yes")], out)
+    counts = result["pipelines"]
+    kinds = list(dict.fromkeys(kind for rows in counts.values() for kind in rows))
+    lines = [(name, *(rows[kind] for kind in kinds)) for name, rows in counts.items()]
+    write_table(lines, out, ("pipeline", *(kind.replace("_", " ") for kind in kinds)))
+
+
+@command(_table)
+def gc(args: Namespace) -> dict[str, Any]:
+    """Collect, pipeline by pipeline; runs may go on meanwhile."""
+    from airflow_provider_ckpt.ledger_location import open_ledger
+
+    keep = _span(args.keep)
+    with open_ledger(args.ledger) as ledger:
+        names = _chosen(args, ledger)
+        counts = {}
+        with progress("Collecting", total=len(names)) as step:
+            for name in names:
+                counts[name] = ledger.collect(name, keep=keep, who=who(), why=why(args), dry_run=args.dry_run)
+                step(name)
+    return {"keep": args.keep, "dry_run": args.dry_run, "pipelines": counts}
+
+
+def _chosen(args: Namespace, ledger: Ledger) -> list[str]:
+    if (args.pipeline is None) != args.all:
+        raise ConfigError("name a pipeline, or say --all.", hint="Not both, and not neither.")
+    return ledger.pipelines() if args.all else [args.pipeline]
+
+
+def _span(text: str) -> timedelta:
+    """A time span with a unit: a bare number would be seconds elsewhere, and here that would delete almost all.
+
+    :raises ConfigError: if it cannot be read
+    """
+    found = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip())
+    span = None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
+    if span is None or span > _LONGEST:
+        raise ConfigError(
+            f"--keep {text}: no time span.",
+            hint="Write a number and a unit, such as 12h, 30d or 8w; a hundred years at most.",
+        )
+    return span

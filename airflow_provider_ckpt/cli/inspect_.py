@@ -1,0 +1,60 @@
+"""``airflow ckpt inspect PIPELINE [BATCH]``: one batch, one partition, or everything that is not resolved."""
+
+from __future__ import annotations
+
+import difflib
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any, TextIO
+
+from airflow_provider_ckpt.cli.actions import waiting
+from airflow_provider_ckpt.cli.output import write_document
+from airflow_provider_ckpt.cli.runner import command
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.replication.actions.actions import batch_keys
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+
+
+def _table(result: dict[str, Any], out: TextIO) -> None:
+    document = {name: value for name, value in result.items() if name not in ("events", "batches")}
+    document["batches"] = [_brief(batch) for batch in result.get("batches", [])]
+    document["events"] = [
+        {"at": event["at"], "event": event["kind"], "who": event["who"]} for event in result.get("events", [])
+    ]
+    write_document({name: value for name, value in document.items() if value not in ([], {})}, out)
+
+
+def _brief(batch: dict[str, Any]) -> dict[str, Any]:
+    """The columns by which a person tells batches apart; a batch's own view shows the rest."""
+    shown = {name: batch[name] for name in ("batch", "state", "range", "attempts", "round", "instruction")}
+    return shown | {"not before": batch["not_before"], "error": (batch["error"] or {}).get("message")}
+
+
+@command(_table)
+def inspect(args: Namespace) -> dict[str, Any]:
+    """Whatever was asked for."""
+    from airflow_provider_ckpt.ledger_location import open_ledger
+
+    with open_ledger(args.ledger) as ledger:
+        if args.what is None:
+            return {**ledger.inspect(args.pipeline), "intents": waiting(ledger, args.pipeline)}
+        return _one(ledger, args.pipeline, args.what)
+
+
+def _one(ledger: Ledger, pipeline: str, what: str) -> dict[str, Any]:
+    """A partition where there is one of that name, for a name may look like a batch's; else the batch.
+
+    :raises ConfigError: if it is neither
+    """
+    known = [part["id"] for part in ledger.status(pipeline)["partitions"]]
+    if what in known:
+        return ledger.inspect(pipeline, what)
+    try:
+        (key,) = batch_keys([what])
+    except ConfigError as error:
+        near = difflib.get_close_matches(what, known, n=3, cutoff=0.5) or known[:10]
+        error.hint = f"Or name a partition: {', '.join(near) or 'none yet'}."
+        error.pipeline = pipeline
+        raise
+    return ledger.inspect(pipeline, key)

@@ -1,0 +1,205 @@
+"""Dead letters in another place than the sink's own: a box around the sink, of which its two halves need not know.
+
+A batch's letters are in the box, durably, before the sink claims its receipt; the sink gets their number and no letter.
+They count only if the receipt names their attempt, so what an attempt left that came to nothing is never looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_provider_ckpt.connectors.batch_content import LETTER_PAUSE, Content, DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.outputs import NamesOutputs, Output
+from airflow_provider_ckpt.connectors.protocols import Claims, KeepsFiles, KeepsWitness, Sink, Writer
+from airflow_provider_ckpt.connectors.row_filter import without
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
+from airflow_provider_ckpt.core.errors import CkptError, DeadLetterQueueError, ErrorInfo
+from airflow_provider_ckpt.core.receipts import Known
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.delivery import DeadLetterQueue
+    from airflow_provider_ckpt.connectors.file_lists import FileList
+
+_CLAIMED = frozenset({AttemptOutcome.DELIVERED, AttemptOutcome.REJECTED, AttemptOutcome.VOID, AttemptOutcome.STAGED})
+
+
+class LetterBox(Protocol):
+    """A place for the dead letters of one pipeline of one ledger. Errors are :class:`CkptError` of any type."""
+
+    def check(self) -> None:
+        """Fail clearly if the place cannot be reached or does not fit; create what is absent."""
+
+    def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
+        """Write letters of one attempt durably before this returns; the same ones again do no harm.
+
+        :param letters: all of the attempt so far; an index is a letter's number
+        :param first: number of the first that is not kept yet
+        """
+
+    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+        """See :meth:`Sink.letters`."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class _RefusedError(CkptError):
+    """The sink found bad records; never seen outside, since the batch is tried again without them."""
+
+
+class BoxedWriter:
+    """A sink's writer whose batches' dead letters go into a box; see :class:`Writer`.
+
+    :param queue: what the pipeline says of dead letters
+    """
+
+    def __init__(self, writer: Writer, box: LetterBox, queue: DeadLetterQueue) -> None:
+        self._writer = writer
+        self._box = box
+        self._queue = queue
+
+    def deliver(self, task: BatchTask, content: Content) -> Outcome:
+        """Keep the batch's letters, then claim; once more without those records that the sink found bad.
+
+        :raises DeadLetterQueueError: if a letter cannot be kept; then nothing of the batch is delivered or claimed
+        """
+        rows, letters, kept = content.rows, list(content.letters), 0
+        refused: dict[int, ErrorInfo] = {}
+
+        def found(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+            refused.update(errors)
+            raise _RefusedError(f"{len(errors)} records are refused")
+
+        while True:
+            content.counts(task, self._queue, letters[len(content.letters) :])
+            if len(letters) > kept:
+                self._keep(task, letters, kept)
+                kept = len(letters)
+            refused.clear()
+            rest = Content(rows, [], content.read, content.filtered, found, kept, content.positions)
+            outcome = self._writer.deliver(task, rest)
+            if not refused:
+                return _with_types(outcome, letters)
+            letters += content.original(refused)
+            rows = without(rows, refused)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._writer.close()
+        self._box.close()
+
+    def _keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
+        failures = 0
+        while True:
+            try:
+                self._box.keep(task, letters, first)
+            except CkptError as error:
+                failures += 1
+                if failures > self._queue.max_dlq_retries:
+                    raise DeadLetterQueueError(
+                        f"{error.message.removesuffix('.')}. The batch's dead letters could not be kept, so nothing of "
+                        "it was sent.",
+                        batch=str(task.key),
+                        position=letters[first].position,
+                        sqlstate=error.sqlstate,
+                        hint=error.hint or "Let dead_letter_queue take them, then run again.",
+                    ) from error
+                time.sleep(LETTER_PAUSE)
+            else:
+                return
+
+
+class BoxedSink:
+    """A sink whose dead letters are in a box; see :class:`Sink`."""
+
+    def __init__(self, sink: Sink, box: LetterBox) -> None:
+        self._sink = sink
+        self._box = box
+        self.exactly_once = sink.exactly_once
+
+    @property
+    def location(self) -> str:
+        """See :attr:`Sink.location`."""
+        return self._sink.location
+
+    def check(self, *, create: bool = True) -> None:
+        """See :meth:`Sink.check`; the box is checked, too."""
+        self._sink.check(create=create)
+        if create:
+            self._box.check()
+
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`; the box's, too."""
+        named = [part.outputs() for part in (self._sink, self._box) if isinstance(part, NamesOutputs)]
+        return [output for outputs in named for output in outputs]
+
+    def fits(self, columns: Sequence[tuple[str, str]]) -> None:
+        """See :meth:`Sink.fits`."""
+        self._sink.fits(columns)
+
+    def claims(self) -> Claims:
+        """See :meth:`Sink.claims`."""
+        return self._sink.claims()
+
+    def fence(self, epoch: int) -> None:
+        """See :meth:`Sink.fence`."""
+        self._sink.fence(epoch)
+
+    def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
+        """See :meth:`Sink.receipts`."""
+        return self._sink.receipts(known)
+
+    def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
+        """See :meth:`Sink.missing`."""
+        return self._sink.missing(keys)
+
+    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+        """See :meth:`Sink.letters`."""
+        return self._box.letters(sources)
+
+    def keep_replay(self, partition: str, replay: Replay) -> None:
+        """See :meth:`Sink.keep_replay`."""
+        self._sink.keep_replay(partition, replay)
+
+    def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
+        """See :meth:`Sink.replays`."""
+        return self._sink.replays(partitions)
+
+    def keep_files(self, files: FileList) -> None:
+        """See :meth:`Sink.keep_files`."""
+        self._sink.keep_files(files)
+
+    def kept_files(self, first: int) -> Sequence[FileList]:
+        """See :meth:`Sink.kept_files`."""
+        return self._sink.kept_files(first)
+
+    def target_rows(self, *, exact: bool = False) -> int | None:
+        """See :meth:`Sink.target_rows`."""
+        return self._sink.target_rows(exact=exact)
+
+    def damaged_files(self) -> Iterator[str]:
+        """See :class:`KeepsFiles`; none where the target is not made of files."""
+        return self._sink.damaged_files() if isinstance(self._sink, KeepsFiles) else iter(())
+
+    def keep_witness(self, epoch: int) -> None:
+        """See :class:`KeepsWitness`; nothing where the target has none."""
+        if isinstance(self._sink, KeepsWitness):
+            self._sink.keep_witness(epoch)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._sink.close()
+        self._box.close()
+
+
+def _with_types(outcome: Outcome, letters: Sequence[DeadLetter]) -> Outcome:
+    """The outcome of an attempt that claimed, with what it left in the box; the writer knew of no letters."""
+    if outcome.found or outcome.outcome not in _CLAIMED:
+        return outcome
+    return replace(outcome, letters=dict(Counter(letter.error.type.value for letter in letters)))

@@ -1,0 +1,98 @@
+"""Reads from a Delta table's log which versions its content goes back to: a restore takes up that of an older one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.delta.table import delta_error
+from airflow_provider_ckpt.connectors.local.filesystem import io_error
+from airflow_provider_ckpt.core.errors import SinkError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_RESTORE = "RESTORE"
+_BOUNDS = ("version", "datetime", "timestamp")
+
+
+def went_back_to(table: DeltaTable, path: Path, since: int) -> int | None:
+    """The older version whose content the table has again; None if it still has the content of ``since``.
+
+    A restore of a restore is followed, so one that undoes another leaves nothing behind.
+
+    :param table: a handle
+    :param path: where it is
+    :param since: the number of an older version
+    :raises SinkError: if the log tells of a restore and not, in a way that is understood, of which version
+    """
+    at = table.version()
+    restores = {
+        version: bounds for version in range(since + 1, at + 1) if (bounds := _restore(path, version)) is not None
+    }
+    for version in sorted(restores, reverse=True):
+        if version <= at:
+            at = _restored(path, version, restores[version])
+    return at if at < since else None
+
+
+def _restore(path: Path, version: int) -> dict[str, Any] | None:
+    """The parameters of a restore that made a version; None of any other commit, or one whose entry is gone."""
+    file = path / "_delta_log" / f"{version:020d}.json"
+    try:
+        lines = file.read_bytes().splitlines()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise io_error(error, f"read {file}") from error
+    for line in lines:
+        if b'"RESTORE"' in line:
+            info = json.loads(line).get("commitInfo") or {}
+            if info.get("operation") == _RESTORE:
+                return {name: value for name, value in _parameters(info) if name in _BOUNDS and value is not None}
+    return None
+
+
+def _parameters(info: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    parameters = info.get("operationParameters")
+    return parameters.items() if isinstance(parameters, dict) else ()
+
+
+def _restored(path: Path, version: int, bounds: dict[str, Any]) -> int:
+    """The version that a restore took up again."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    number = str(bounds.get("version", ""))
+    if number.isdecimal() and int(number) < version:
+        return int(number)
+    moment = next((found for name in _BOUNDS[1:] if (found := _moment(bounds.get(name))) is not None), None)
+    if moment is None:
+        raise SinkError(
+            f"version {version} of {path} is a RESTORE, and its entry in the log does not say, in a way that is "
+            f"understood, to which version or time: {json.dumps(bounds)}.",
+            whole=True,
+            hint="Restore the table once more to the version that it is meant to have, by number: "
+            "RESTORE TABLE … TO VERSION AS OF ….",
+        )
+    try:
+        table = DeltaTable(path, version=version - 1)
+        table.load_as_version(moment)
+    except (DeltaError, OSError) as error:
+        raise delta_error(error, f"find the version of {path} as of {moment}") from error
+    return min(table.version(), version - 1)
+
+
+def _moment(value: Any) -> datetime | None:
+    """A time in milliseconds since 1970 or as text, as writers note it; None of anything else."""
+    text = str(value)
+    try:
+        if text.lstrip("-").isdecimal():
+            return datetime.fromtimestamp(int(text) / 1000, UTC)
+        found = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

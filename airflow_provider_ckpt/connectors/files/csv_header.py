@@ -1,0 +1,88 @@
+"""The header line of a CSV file against the declared columns: records are decoded by position, so order counts."""
+
+from __future__ import annotations
+
+import csv
+import re
+from shlex import quote
+
+from airflow_provider_ckpt.config.pipeline import Pipeline
+from airflow_provider_ckpt.connectors.files.record_ends import BOM
+from airflow_provider_ckpt.core.errors import SourceError
+
+_ANNOTATION = re.compile(r"(?<!\s)\s++(?:not\s++null|comment\s.*)", re.IGNORECASE | re.DOTALL)
+_NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
+
+
+def has_header(pipeline: Pipeline) -> bool:
+    """Whether each file's first record names its columns."""
+    return pipeline.transform.decode == "csv" and pipeline.source.header
+
+
+def delimiter(pipeline: Pipeline) -> bytes | None:
+    """What separates the fields of a CSV record; None of other records."""
+    return pipeline.transform.delimiter.encode() if pipeline.transform.decode == "csv" else None
+
+
+def column_names(schema: str) -> list[str]:
+    """The top-level column names of a Spark DDL schema, in order."""
+    return [name for name, _ in _columns(schema)]
+
+
+def column_types(schema: str) -> dict[str, str]:
+    """The types of a Spark DDL schema's top-level columns, by name, in order."""
+    return dict(_columns(schema))
+
+
+def _columns(schema: str) -> list[tuple[str, str]]:
+    parts, depth, current = [], 0, ""
+    for piece in re.findall(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.", schema, re.DOTALL):
+        depth += (piece in "<(") - (piece in ">)")
+        if piece == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += piece
+    found = ((_NAME.match(part), part) for part in [*parts, current])
+    return [
+        (name[1].replace("``", "`") if name[1] else name[2], _ANNOTATION.sub("", part[name.end() :]).lstrip(" :"))
+        for name, part in found
+        if name
+    ]
+
+
+def check_header(pipeline: Pipeline, path: str, record: bytes) -> None:
+    """Fail if a file's header does not name the declared columns in the declared order (letter case aside).
+
+    The error tells nothing of what the file holds: where there is no header, its first record is data.
+
+    :param record: the file's first record, as bytes
+    :raises SourceError: naming the file, and what is declared
+    """
+    if record == BOM:
+        return  # an empty file that an editor has marked
+    text = record.removeprefix(BOM).decode("utf-8", errors="replace")
+    try:
+        found = [name.strip().lower() for name in next(csv.reader([text], delimiter=pipeline.transform.delimiter), [])]
+    except csv.Error as error:
+        raise SourceError(
+            f"{path}: its first line is no CSV record.",
+            hint="Each line ends with a newline, before which a carriage return may stand; convert the file.",
+        ) from error
+    names = column_names(pipeline.transform.schema_ or "")
+    declared = [name.lower() for name in names]
+    if found == declared:
+        return
+    if len(found) != len(declared):
+        fields = "1 field" if len(found) == 1 else f"{len(found)} fields"
+        how = f"has {fields}, but transform.schema declares {len(declared)} columns"
+    elif sorted(found) == sorted(declared):
+        how = "names the columns of transform.schema in another order"
+    else:
+        at = next(place for place, pair in enumerate(zip(found, declared, strict=True)) if pair[0] != pair[1])
+        how = f"has another name in field {at + 1} than {names[at]}, which transform.schema declares there"
+    raise SourceError(
+        f"{path}: its header {how}.",
+        hint=f"CSV is decoded by position: declare the columns in the order of `head -n 1 {quote(path)}`, or set "
+        "source.header: false if that line is data.",
+    )

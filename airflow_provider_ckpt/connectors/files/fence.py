@@ -1,0 +1,95 @@
+"""The fence of the files sink: a receipt can only come out of its epoch's directory, and taking over removes that.
+
+A writer prepares a receipt as a file in ``epochs/<its epoch>/`` and claims with a hard link from there to the marker.
+The fence first makes its own directory, then empties and removes every older one. A link from a file that is gone
+fails, and so does writing into a directory that is gone; the file system sees to that, however long a writer was held
+up in between. So once the fence has returned, no receipt of an older epoch can come into being any more.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from airflow_provider_ckpt.connectors.files.layout import FilesTarget
+from airflow_provider_ckpt.connectors.local.filesystem import io_error, make_own_directory, sync_directory
+from airflow_provider_ckpt.core.errors import FencedError, SinkError
+
+
+def newest_epoch(target: FilesTarget) -> int:
+    """The highest epoch fenced so far, 0 if none."""
+    return max(_epochs(target), default=0)
+
+
+def refuse_if_fenced(target: FilesTarget, epoch: int) -> None:
+    """Fail if a newer epoch holds the fence.
+
+    :raises FencedError: naming both
+    """
+    newest = newest_epoch(target)
+    if newest > epoch:
+        raise FencedError(
+            f"epoch {epoch} is fenced at {target.directory}: epoch {newest} has taken over.", pipeline=target.pipeline
+        )
+
+
+def refuse_unless_current(target: FilesTarget, epoch: int) -> None:
+    """Fail unless the fence stands at the writer's epoch.
+
+    :raises FencedError: if a newer epoch holds it
+    :raises SinkError: if it was never raised, or went with the directory
+    """
+    refuse_if_fenced(target, epoch)
+    newest = newest_epoch(target)
+    if newest < epoch:
+        raise SinkError(
+            f"the sink's fence stands at {newest or 'no epoch'}, not at this writer's epoch {epoch}.",
+            pipeline=target.pipeline,
+            hint="The fence is raised before anything is sent; start a new run.",
+        )
+
+
+def fence(target: FilesTarget, epoch: int) -> None:
+    """Shut out every older epoch; see the module.
+
+    :raises FencedError: if a newer epoch holds the fence
+    :raises IoError: if the file system fails
+    """
+    refuse_if_fenced(target, epoch)
+    own = target.epochs / str(epoch)
+    try:
+        for directory in (own, target.receipts, target.bundles, target.staged):
+            make_own_directory(directory)
+        for older in _epochs(target):
+            if older < epoch:
+                _remove(target.epochs / str(older))
+        sync_directory(target.epochs)
+    except OSError as error:
+        raise io_error(error, f"write the fence at {target.epochs}") from error
+    try:
+        refuse_if_fenced(target, epoch)
+    except FencedError:
+        _remove(own)  # a newer fence was raised before this directory was there for it to see
+        raise
+
+
+def _remove(directory: Path) -> None:
+    """Empty and remove a directory while others may still write into it."""
+    while True:
+        try:
+            for file in directory.iterdir():
+                file.unlink(missing_ok=True)
+            directory.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            return
+
+
+def _epochs(target: FilesTarget) -> list[int]:
+    if not target.epochs.is_dir():
+        return []
+    return sorted(int(entry.name) for entry in target.epochs.iterdir() if entry.name.isdecimal())

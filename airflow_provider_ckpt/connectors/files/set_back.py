@@ -1,0 +1,78 @@
+"""Detection of a files sink's directory that was replaced, or from which delivered files are gone.
+
+The directory holds an id, which it lacks once it was emptied or created anew. A receipt counts while its file exists: a
+file that was cleaned away before it became visible, or with the rest of a directory, was lost. To look at a bounded
+number of files, a run checks only the newest receipts against them: those of the last runs that delivered anything.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from airflow_provider_ckpt.connectors.files.layout import FilesTarget
+from airflow_provider_ckpt.connectors.files.receipts import Entry
+from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory, write_durably
+
+
+def identity(target: FilesTarget) -> str | None:
+    """The directory's id, None if it has none.
+
+    :raises IoError: if the file system fails
+    """
+    try:
+        return target.identity.read_text().strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise io_error(error, f"read {target.identity}") from error
+
+
+def make_identity(target: FilesTarget) -> None:
+    """Give the directory an id if it has none; of several at once, one wins.
+
+    :raises IoError: if the file system fails
+    """
+    path = target.identity
+    if path.exists():
+        return
+    prepared = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        write_durably(prepared, f"{secrets.token_hex(16)}\n".encode(), exclusive=True)
+        with suppress(FileExistsError):
+            os.link(prepared, path)
+        prepared.unlink()
+        sync_directory(path.parent)
+    except OSError as error:
+        raise io_error(error, f"write {path}") from error
+
+
+def vanished(target: FilesTarget, entries: Iterable[Entry]) -> Sequence[Entry]:
+    """Those receipts whose files are neither visible nor about to be; none where readers take files away.
+
+    :param entries: of receipts
+    :raises IoError: if the file system fails
+    """
+    entries = [] if target.files_may_go else [entry for entry in entries if entry.file is not None]
+    if not entries:
+        return []
+    try:
+        staged = target.staged_names()  # first, since a file goes from here to the visible ones
+        there = target.visible_names().union(staged)
+    except OSError as error:
+        raise io_error(error, f"list {target.directory}") from error
+    return [entry for entry in entries if entry.file not in there]
+
+
+def set_back(target: FilesTarget, gone: Sequence[Entry]) -> str | None:
+    """Return a sentence saying that delivered files are gone; None if none is."""
+    if not gone:
+        return None
+    files = "the file" if len(gone) == 1 else f"{len(gone)} files"
+    return (
+        f"{files} of delivered batches, such as {gone[0].file} of {gone[0].receipt.key}, "
+        f"{'is' if len(gone) == 1 else 'are'} gone from {target.directory} (where readers take files away, declare "
+        "sink.files_may_go: true)"
+    )

@@ -1,0 +1,110 @@
+"""Rows on their way to be seen: written aside, made durable, and renamed into the directory once their marker says so.
+
+The rename is done by the writer that claimed the batch, or, if it died before, by whoever finds the marker: a writer
+that is to send the batch again, a run that asks for receipts, or the fence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.files.formats import write_rows
+from airflow_provider_ckpt.connectors.files.layout import FilesTarget, named_by
+from airflow_provider_ckpt.connectors.files.receipts import Entry, Receipts
+from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_directory
+from airflow_provider_ckpt.core.errors import ConfigError, SinkError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def stage(target: FilesTarget, name: str, rows: pa.Table) -> None:
+    """Write rows aside so that they survive a power cut; a failed write leaves no file behind.
+
+    :param name: of the visible file
+    :raises IoError: if the file system fails
+    """
+    path = target.staged_file(name)
+    try:
+        with path.open("xb") as file:
+            write_rows(rows, target.format, file)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(path.parent)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise io_error(error, f"write {path}") from error
+    except ConfigError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def discard(target: FilesTarget, name: str) -> None:
+    """Remove what was staged and is known never to be seen; best effort, since the next sweep tries again."""
+    with suppress(OSError):
+        target.staged_file(name).unlink()
+
+
+def publish(target: FilesTarget, entry: Entry) -> None:
+    """Make the rows of a batch that has its marker visible; nothing happens if they are already.
+
+    :raises SinkError: if they were removed, so that the receipt speaks of rows that are nowhere
+    :raises IoError: if the file system fails
+    """
+    if entry.file is None:
+        return
+    _show(target, [entry.file])
+    if not target.files_may_go and not (target.directory / entry.file).exists():
+        raise SinkError(
+            f"the file {entry.file} of {entry.receipt.key} was removed as soon as it was written: its receipt stands, "
+            f"and its rows are not in {target.directory}.",
+            pipeline=target.pipeline,
+            whole=True,
+            hint=f"Keep clean-up jobs away from {target.staged}, or declare sink.files_may_go: true if readers take "
+            "files away. Then run again: that tells how to have the batch sent once more.",
+        )
+
+
+def roll_forward(target: FilesTarget, receipts: Receipts) -> None:
+    """Make the rows of every batch that has its marker visible, and remove those of attempts that lost.
+
+    :raises IoError: if the file system fails
+    """
+    _show(target, list(_marked(target, receipts)))
+
+
+def sweep(target: FilesTarget, receipts: Receipts, epoch: int) -> None:
+    """As :func:`roll_forward`, and remove what older epochs staged in vain: behind the fence they claim nothing more.
+
+    :raises IoError: if the file system fails
+    """
+    roll_forward(target, receipts)
+    for name in target.staged_names():
+        marker, staged_by = named_by(name)
+        if staged_by < epoch and receipts.marked(marker) is None:
+            discard(target, name)
+
+
+def _marked(target: FilesTarget, receipts: Receipts) -> Iterator[str]:
+    for name in target.staged_names():
+        entry = receipts.marked(named_by(name)[0])
+        if entry is not None and entry.file == name:
+            yield name
+        elif entry is not None:
+            discard(target, name)
+
+
+def _show(target: FilesTarget, names: list[str]) -> None:
+    try:
+        for name in names:
+            try:
+                target.staged_file(name).rename(target.directory / name)
+            except FileNotFoundError:
+                continue  # it is there, or was: somebody else was faster
+        if names:
+            sync_directory(target.directory)
+    except OSError as error:
+        raise io_error(error, f"write to {target.directory}") from error

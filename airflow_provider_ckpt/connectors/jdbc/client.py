@@ -1,0 +1,229 @@
+"""A database, asked through its driver by a Java process of our own; errors come out as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ckpt.connectors.jdbc import url_check
+from airflow_provider_ckpt.connectors.jdbc.column_types import DAY, CursorKind, Told
+from airflow_provider_ckpt.connectors.jdbc.dialect import Dialect
+from airflow_provider_ckpt.connectors.jdbc.failures import error_info, sql_error
+from airflow_provider_ckpt.connectors.jdbc.jvm import Jvm
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType, SourceError
+
+_SECONDS = 10
+_NO_NULLS = 0
+
+
+class Plain(Enum):
+    """What else than a position a query may give."""
+
+    COUNT = "count"
+    TEXT = "text"
+
+
+def require(connection: Connection | None) -> Connection:
+    """The connection, or a clear error.
+
+    :raises ConfigError: if there is none, it is of another type, has no URL, its URL holds a secret, or a parameter
+        could have the driver load code
+    """
+    if connection is None:
+        raise ConfigError("the jdbc source has no connection.", hint="Name an Airflow connection in source.connection.")
+    if connection.type not in ("jdbc", "generic"):
+        raise ConfigError(
+            f"connection {connection.id!r} of the jdbc source has type {connection.type!r}, not jdbc.",
+            hint="Name a connection of type jdbc.",
+        )
+    if not (connection.host or "").startswith("jdbc:"):
+        raise ConfigError(
+            f"connection {connection.id!r} has no JDBC URL.",
+            hint="Its host is the whole URL, such as jdbc:postgresql://db.example:5432/shop.",
+        )
+    url_check.check(connection)
+    return connection
+
+
+def properties(connection: Connection) -> dict[str, str]:
+    """What the driver is told beside the URL; holds the password."""
+    extra = connection.extra.get("properties") or {}
+    named = {"user": connection.login, "password": connection.password}
+    return {name: str(value) for name, value in {**extra, **named}.items() if value is not None}
+
+
+class Database:
+    """A connection that is opened when it is first asked, and again after it was lost.
+
+    :param jars: paths of the driver's jars
+    :param doing: what it is used for, for messages
+    """
+
+    def __init__(self, connection: Connection, jars: Sequence[str], doing: str) -> None:
+        self._connection = connection
+        self._jars = jars
+        self._doing = doing
+        self._jvm: Jvm | None = None
+        self._open: Any = None
+        self._dialect: Dialect | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        """The database's SQL."""
+        if self._dialect is None:
+            with self._asking() as opened:
+                told = opened.getMetaData()
+                self._dialect = Dialect(told.getDatabaseProductName(), told.getIdentifierQuoteString())
+        return self._dialect
+
+    @cached_property
+    def catalog(self) -> str:
+        """The database's own name, as far as the driver knows it."""
+        with self._asking() as opened:
+            return str(opened.getCatalog() or "")
+
+    @cached_property
+    def driver(self) -> str:
+        """The class of the driver."""
+        with self._asking():
+            assert self._jvm is not None
+            return str(self._jvm.java.sql.DriverManager.getDriver(self._connection.host).getClass().getName())
+
+    def rows(self, statement: str, gets: Sequence[CursorKind | Plain], most: int | None = None) -> list[list[Any]]:
+        """What a query gives.
+
+        :param gets: what each column is: a cursor's value, which comes out as its position, or something plain
+        :param most: stop after so many rows
+        """
+        with self._asking() as opened:
+            asked = opened.createStatement()
+            try:
+                if most is not None:
+                    asked.setMaxRows(most)
+                found = asked.executeQuery(statement)
+                rows = []
+                while found.next():
+                    rows.append([self._get(found, at, get) for at, get in enumerate(gets, 1)])
+                return rows
+            finally:
+                asked.close()
+
+    def columns(self, query: str) -> list[Told]:
+        """The columns of a query, which should give no rows."""
+        with self._asking() as opened:
+            asked = opened.createStatement()
+            try:
+                told = asked.executeQuery(query).getMetaData()
+                return [
+                    Told(
+                        told.getColumnLabel(at),
+                        told.getColumnType(at),
+                        told.getColumnTypeName(at),
+                        told.getPrecision(at),
+                        told.getScale(at),
+                        told.isSigned(at),
+                        told.isNullable(at) != _NO_NULLS,
+                    )
+                    for at in range(1, told.getColumnCount() + 1)
+                ]
+            finally:
+                asked.close()
+
+    def close(self) -> None:
+        """End the connection and the process."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+        jvm, opened, self._jvm, self._open = self._jvm, self._open, None, None
+        with suppress(Py4JError, OSError):  # what is lost need not be closed
+            if opened is not None:
+                opened.close()
+        if jvm is not None:
+            jvm.close()
+
+    @contextmanager
+    def _asking(self) -> Iterator[Any]:
+        """The connection, for one question."""
+        from py4j.protocol import Py4JError, Py4JJavaError
+
+        name = self._connection.id
+        try:
+            if self._open is None:
+                self._open = self._connect()
+            yield self._open
+        except Py4JJavaError as error:
+            found = sql_error(error)
+            if found is None:
+                text = url_check.without_secrets(self._connection, str(error.java_exception))
+                raise SourceError(f"{self._doing} (connection {name!r}): {text}") from None
+            info = error_info(found, f"{self._doing} (connection {name!r})", self._connection)
+            if info.whole:
+                self.close()
+            raise raised(info) from None  # Py4J's own text may repeat what was sent
+        except (Py4JError, OSError) as error:
+            self.close()
+            raise raised(
+                ErrorInfo(ErrorType.SOURCE, f"{self._doing}: the Java process was lost ({error})", True, whole=True)
+            ) from None
+
+    def _connect(self) -> Any:
+        missing = [jar for jar in self._jars if not Path(jar).is_file()]
+        if missing:
+            raise ConfigError(
+                f"there is no file {', '.join(missing)}.", hint="source.jars names the driver's jars, on the worker."
+            )
+        self._jvm = self._jvm or Jvm(self._jars)
+        java = self._jvm.java
+        told = java.util.Properties()
+        for key, value in properties(self._connection).items():
+            told.setProperty(key, value)
+        java.sql.DriverManager.setLoginTimeout(_SECONDS)
+        known = [driver.getClass().getName() for driver in java.sql.DriverManager.drivers().toList()]
+        url = self._connection.host
+        if not any(driver.acceptsURL(url) for driver in java.sql.DriverManager.drivers().toList()):
+            raise ConfigError(
+                f"no driver takes the JDBC URL of connection {self._connection.id!r}.",
+                hint=f"source.jars must name the driver's jar; found: {', '.join(known) or 'no driver'}.",
+            )
+        return java.sql.DriverManager.getConnection(url, told)
+
+    def _get(self, found: Any, at: int, kind: CursorKind | Plain) -> Any:
+        if kind is Plain.TEXT:
+            return found.getString(at)
+        if kind in (Plain.COUNT, CursorKind.NUMBER):
+            value = found.getLong(at)
+            return None if found.wasNull() else int(value)
+        from py4j.java_gateway import get_java_class  # type: ignore[import-untyped]
+
+        assert self._jvm is not None
+        time = self._jvm.java.time
+        if kind is CursorKind.DATE:
+            day = found.getObject(at, get_java_class(time.LocalDate))
+            return None if day is None else _position(day.toEpochDay() * DAY)
+        if kind is CursorKind.TIMESTAMP:
+            moment = found.getObject(at, get_java_class(time.LocalDateTime))
+            return None if moment is None else _position(_micros(moment.toEpochSecond(time.ZoneOffset.UTC), moment))
+        moment = found.getObject(at, get_java_class(time.OffsetDateTime))
+        return None if moment is None else _position(_micros(moment.toEpochSecond(), moment))
+
+
+def raised(info: ErrorInfo) -> SourceError:
+    """The exception for an error of the source."""
+    return SourceError(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, whole=info.whole)
+
+
+def _micros(seconds: int, moment: Any) -> int:
+    return seconds * 1_000_000 + int(moment.getNano()) // 1000
+
+
+def _position(value: int) -> int:
+    if not -62_135_596_800_000_000 <= value < 253_402_300_800_000_000:
+        raise SourceError(
+            "a cursor holds infinity, or a time outside the years 1 to 9999, which has no position.",
+            hint="Give those rows a real time, or read a view without them.",
+        )
+    return value

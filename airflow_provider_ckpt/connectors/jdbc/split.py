@@ -1,0 +1,111 @@
+"""Cuts a stretch of a table into batches by numbering its rows along the cursor, in SQL that most databases know.
+
+Rows of equal cursor value stay together: the edges of batches are values, never rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_provider_ckpt.connectors.jdbc.client import Plain
+from airflow_provider_ckpt.connectors.jdbc.table import Table
+from airflow_provider_ckpt.connectors.protocols import PlannedBatch
+from airflow_provider_ckpt.core.ranges import Range
+
+AUTO_RECORDS = 50_000
+"""Records of a batch that the source picks itself."""
+
+_SMALL = 20_000
+"""Up to this many records are one batch; more are at least :data:`_AT_LEAST`."""
+
+_AT_LEAST = 4
+
+_MOST = 2_000
+"""Batches of one plan; each costs some questions to the Java process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A stretch, cut.
+
+    :param more: whether the stretch goes on beyond the last batch
+    """
+
+    batches: Sequence[PlannedBatch]
+    more: bool
+
+    @property
+    def records(self) -> int:
+        """How many records the batches are thought to hold."""
+        return sum(batch.records or 0 for batch in self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Rows that make a batch.
+
+    :param first: their first position
+    :param last: their last position
+    """
+
+    first: int
+    last: int
+    rows: int
+
+
+def batch_records(table: Table, span: Range) -> int:
+    """A good number of records a batch for this stretch: not too few batches to spread over lanes."""
+    counted = table.count(span, _AT_LEAST * AUTO_RECORDS)
+    return AUTO_RECORDS if counted <= _SMALL else min(AUTO_RECORDS, -(-counted // _AT_LEAST))
+
+
+def cut(table: Table, span: Range, records: int, most: int) -> Cut:
+    """Cut a stretch into batches of ``records`` records.
+
+    :param most: cut off about this many records, at least one batch
+    """
+    looked = min(max(most // records, 1), _MOST) * records + 1
+    groups = _groups(table, span, records, looked)
+    if not groups:
+        return Cut((), False)
+    more, end = sum(group.rows for group in groups) >= looked, span.end
+    if more and len(groups) > 1:
+        end = groups.pop().first  # whether more rows belong to this one was not looked at
+    elif more:
+        following = table.after(groups[0].last, span.end)
+        more, end = following is not None, span.end if following is None else following
+        groups = [_Group(groups[0].first, groups[0].last, table.count(Range(span.start, end)))]
+    edges = [span.start, *(group.first for group in groups[1:]), end]
+    batches = [
+        PlannedBatch(table.label, Range(low, high), group.rows)
+        for low, high, group in zip(edges[:-1], edges[1:], groups, strict=True)
+    ]
+    return Cut(batches, more)
+
+
+def empty(table: Table, span: Range) -> Cut:
+    """One batch over a stretch that holds no row."""
+    return Cut([PlannedBatch(table.label, span, 0)], False)
+
+
+def _groups(table: Table, span: Range, records: int, looked: int) -> list[_Group]:
+    """The rows of a stretch in groups of ``records``, as far as ``looked`` rows go.
+
+    Values that differ by less than a microsecond have one position, so their groups are put together.
+    """
+    query = f"""
+        SELECT MIN(ckpt_at), MAX(ckpt_at), COUNT(*) FROM (
+            SELECT ckpt_at, FLOOR((RANK() OVER (ORDER BY ckpt_at) - 1) / {records:d}) AS ckpt_group FROM (
+                SELECT {table.at} AS ckpt_at FROM {table.sql} WHERE {table.within(span)}
+                ORDER BY {table.at} {table.dialect.first(looked)}
+            ) ckpt_looked
+        ) ckpt_ranked GROUP BY ckpt_group ORDER BY ckpt_group"""
+    groups: list[_Group] = []
+    for first, last, rows in table.database.rows(query, [table.kind, table.kind, Plain.COUNT]):
+        if groups and first <= groups[-1].last:
+            before = groups.pop()
+            groups.append(_Group(before.first, last, before.rows + rows))
+        else:
+            groups.append(_Group(first, last, rows))
+    return groups

@@ -1,0 +1,130 @@
+"""Rows as JSON objects, column by column in Arrow: no Python object for a value that needs none.
+
+Numbers and truth values stay what they are; what JSON has no type for becomes text: times in ISO 8601 (with ``Z`` where
+the column has a zone; see :func:`~.moments.iso`), binary values in base64, NaN and the infinities by name. A variant is
+the JSON that it stands for. A null stays a null.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors import extreme_times, variants
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ESCAPED = r'["\\\x00-\x1f]'
+_Encode = Callable[["pa.Array"], "pa.Array"]
+
+
+def objects(columns: dict[str, pa.ChunkedArray], size: int) -> pa.Array:
+    """One JSON object for each row, as text.
+
+    :param columns: by name, in the order of the objects' fields
+    :param size: how many rows
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    pieces: list[Any] = []
+    for name, column in columns.items():
+        opening = "," if pieces else "{"
+        pieces += [pa.scalar(f"{opening}{_text(name)}:"), values(column.combine_chunks())]
+    if not pieces:
+        return pa.repeat(pa.scalar("{}"), size)
+    return pc.binary_join_element_wise(*pieces, pa.scalar("}"), pa.scalar(""))
+
+
+def values(column: pa.Array) -> pa.Array:
+    """One JSON value for each value of a column, as text."""
+    import pyarrow.compute as pc
+
+    return pc.fill_null(_encoder(column.type)(column), "null")
+
+
+def _encoder(kind: pa.DataType) -> _Encode:
+    import pyarrow as pa
+
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _strings
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return _plain
+    if pa.types.is_floating(kind):
+        return _floats
+    if pa.types.is_decimal(kind):
+        return _plain
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return lambda column: _quoted(extreme_times.iso(column))
+    return _one_by_one
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    return column.cast(pa.string())
+
+
+def _floats(column: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    finite = pc.all(pc.is_finite(column)).as_py() is not False
+    return _plain(column) if finite else _one_by_one(column)
+
+
+def _quoted(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.binary_join_element_wise(pa.scalar('"'), column, pa.scalar('"'), pa.scalar(""))
+
+
+def _strings(column: pa.Array) -> pa.Array:
+    """Texts in quotes; only those that hold something to escape are looked at one by one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = column.cast(pa.string())
+    quoted = _quoted(column)
+    special = pc.fill_null(pc.match_substring_regex(column, _ESCAPED), False)
+    if not pc.any(special).as_py():
+        return quoted
+    escaped = [_text(text) for text in column.filter(special).to_pylist()]
+    return pc.replace_with_mask(quoted, special, pa.array(escaped, pa.string()))
+
+
+def _one_by_one(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    found = extreme_times.objects(column, extreme_times.iso, dict)
+    plain = variants.decoder(column.type)
+    if plain is not None:
+        found = [None if value is None else plain(value) for value in found]
+    return pa.array([None if value is None else _value(value) for value in found], pa.string())
+
+
+def _value(value: Any) -> str:
+    """A value as JSON text, by its Python type; decimals keep every digit."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_text(str(name))}:{_value(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_value, value)) + "]"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: '"Infinity"', -math.inf: '"-Infinity"'}.get(value, '"NaN"')
+    if isinstance(value, bytes):
+        return _text(base64.b64encode(value).decode())
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return _text(value.isoformat() if isinstance(value, datetime | date | time) else str(value))
+
+
+def _text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,105 @@
+"""A lane's hold on one source partition: its transactional id, and the receipts that there are behind it.
+
+The order of the steps is the fence (architecture, Connectors): note that the id is used, initialise it, and only then
+read epochs and receipts, up to an end that was seen after that. Whoever used the id before can commit no more, so
+nothing that concerns the partition can appear any more; and a newer run's fence either finds the id noted, and ends
+this hold, or has written its epoch already, and is found.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+
+from airflow_provider_ckpt.connectors.kafka.client import timeout
+from airflow_provider_ckpt.connectors.kafka.producers import Transactions, note, transaction_seconds
+from airflow_provider_ckpt.connectors.kafka.receipts import (
+    Books,
+    UsedId,
+    id_key,
+    moment_value,
+    receipt_value,
+    receipts_topic,
+    transactional_id,
+)
+from airflow_provider_ckpt.connectors.kafka.receipts_reader import Reading
+from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopics
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.core.batch import BatchKey, Receipt
+from airflow_provider_ckpt.core.errors import FencedError, SinkError
+
+
+class Hold:
+    """One partition, held until somebody else initialises its transactional id.
+
+    :param topics: asks the broker
+    :param batch_bytes: see :class:`Transactions`
+    :raises FencedError: if the receipts topic knows a newer epoch
+    :raises SinkError: if it does not know this epoch, or the broker cannot be reached
+    """
+
+    def __init__(
+        self, connection: Connection, topics: WrittenTopics, context: SinkContext, partition: str, batch_bytes: int
+    ) -> None:
+        self.partition = partition
+        self._context = context
+        topic = receipts_topic(context.pipeline)
+        seconds = timeout(connection) + transaction_seconds(connection)
+        books = Books(context.ledger, partition)
+        with closing(Reading(connection, topic, books, committed=True)) as reading:
+            reading.to_stable_end(seconds)
+            refuse_if_fenced(books, context)
+            used = UsedId(context.epoch, partition)
+            if used not in books.ids:
+                note(connection, topic, [(id_key(context.ledger, used), moment_value(datetime.now(UTC)))])
+            self.transactions = Transactions(connection, transactional_id(context, partition), topic, batch_bytes)
+            try:
+                reading.to(topics.end(topic), seconds)
+                self._refuse_unless_current(books)
+            except BaseException:
+                self.transactions.close()
+                raise
+        self._books = books
+
+    def receipt(self, key: BatchKey) -> Receipt | None:
+        """The receipt of a batch, if it has one."""
+        return self._books.receipt(key)
+
+    def claimed(self, receipt: Receipt) -> None:
+        """Remember a receipt that this hold has committed."""
+        self._books.receipts[receipt.key] = receipt_value(receipt)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self.transactions.close()
+
+    def _refuse_unless_current(self, books: Books) -> None:
+        refuse_if_fenced(books, self._context)
+        if books.newest < self._context.epoch:
+            raise SinkError(
+                f"the sink's fence stands at {books.newest or 'no epoch'}, not at this writer's epoch "
+                f"{self._context.epoch}.",
+                pipeline=self._context.pipeline,
+                hint="The fence is raised before anything is sent; start a new run.",
+            )
+
+
+def refuse_if_fenced(books: Books, context: SinkContext) -> None:
+    """Fail if the books know a newer epoch.
+
+    :raises FencedError: naming both
+    """
+    if books.newest > context.epoch:
+        raise FencedError(
+            f"the sink holds epoch {books.newest} of this pipeline, so epoch {context.epoch} may not write any more.",
+            pipeline=context.pipeline,
+            hint="A newer run has taken over; nothing needs to be done.",
+        )
+
+
+def epochs_now(connection: Connection, topics: WrittenTopics, context: SinkContext) -> Books:
+    """What the receipts topic says of epochs now, whatever transaction is open in it."""
+    topic = receipts_topic(context.pipeline)
+    with closing(Reading(connection, topic, Books(context.ledger, ""), committed=False)) as reading:
+        reading.to(topics.end(topic), timeout(connection))
+        return reading.books

@@ -1,0 +1,74 @@
+"""Reads all committed messages of a topic, up to the end that it had when that was asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.kafka.client import Noticed, client_config, error_info, opened, raised
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core.errors import ErrorType, KafkaProducerError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_POLL = 0.5
+_AT_ONCE = 1000
+
+
+def committed(
+    connection: Connection, topic: str, ends: Mapping[int, int], seconds: float, *, doing: str
+) -> Iterator[list[Message]]:
+    """The topic's messages whose transaction was committed, or that had none, some at a time.
+
+    :param ends: of each partition of the topic, where to stop
+    :param seconds: how long the broker may take for a step, and a transaction may stay open
+    :param doing: what is being done, for messages
+    :raises KafkaProducerError: if it takes longer, or cannot be reached
+    """
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    noticed = Noticed()
+    settings = {
+        "group.id": "ckpt",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "check.crcs": True,
+        "error_cb": noticed,
+    }
+    left = dict(ends)
+    with closing(opened(Consumer, client_config(connection, "ckpt-committed", settings), connection)) as consumer:
+        consumer.assign([TopicPartition(topic, number, 0) for number in ends])
+        deadline = time.monotonic() + seconds
+        while left:
+            got = consumer.consume(_AT_ONCE, _POLL)
+            if not got and time.monotonic() > deadline:
+                raise _silence(connection, topic, noticed, doing)
+            messages = []
+            for message in got:
+                error = message.error()
+                if error is None:
+                    messages.append(message)
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    raise raised(error_info(error, ErrorType.KAFKA_PRODUCER, doing, connection))
+                elif (message.offset() or 0) >= left.get(message.partition() or 0, 0):
+                    left.pop(message.partition() or 0, None)
+            if messages:
+                deadline = time.monotonic() + seconds
+                yield messages
+
+
+def _silence(connection: Connection, topic: str, noticed: Noticed, doing: str) -> Exception:
+    """Why no further record came: nobody answers, or somebody's transaction is open."""
+    telling = noticed.telling()
+    if telling is not None:
+        return raised(error_info(telling, ErrorType.KAFKA_PRODUCER, doing, connection))
+    return KafkaProducerError(
+        f"{doing}: a transaction stays open in topic {topic}; what lies behind it cannot be read.",
+        recoverable=True,
+        hint="It ends with its producer's transaction.timeout.ms at the latest; try again then.",
+    )

@@ -1,0 +1,112 @@
+"""Reads dead letters back from their topic, which other pipelines may share.
+
+The topic has no index: to find some letters, all of it is read, up to the end that it had when that was asked for.
+Anybody may write to it. What is not a dead letter of this ledger and pipeline, or only looks like one, is passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.kafka.committed_reader import committed
+from airflow_provider_ckpt.connectors.kafka.dead_letters import LETTER, Said, seal
+from airflow_provider_ckpt.connectors.kafka.deserialize import NOT_TEXT, ask_headers
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+log = logging.getLogger(__name__)
+
+
+class KeptLetters:
+    """The dead letters of one ledger's pipeline in a topic."""
+
+    def __init__(self, connection: Connection, topic: str, context: SinkContext) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._context = context
+
+    def of(
+        self,
+        wanted: Mapping[AttemptKey, bytes | None],
+        ends: Mapping[int, int],
+        seconds: float,
+    ) -> Mapping[AttemptKey, list[KeptLetter]]:
+        """The letters of some attempts, by position.
+
+        :param wanted: with the secret of each; None where letters have no seal
+        :param ends: of each partition of the topic, where to stop
+        :param seconds: how long the broker may take for a step, and a transaction may stay open
+        :raises KafkaProducerError: if it takes longer, or cannot be reached
+        """
+        found: dict[AttemptKey, dict[int, KeptLetter]] = {}
+        malformed: list[str] = []
+        doing = f"reading dead letter topic {self._topic}"
+        for messages in committed(self._connection, self._topic, ends, seconds, doing=doing):
+            for message in messages:
+                try:
+                    self._take(message, wanted, found)
+                except ValueError as error:
+                    malformed.append(f"partition {message.partition()}, offset {message.offset()}: {error}")
+        if malformed:
+            log.warning(
+                "%s: %d messages of dead letter topic %s have a header %s that is none of ours, and are passed over; "
+                "the first is at %s. Somebody else writes to the topic.",
+                self._context.pipeline,
+                len(malformed),
+                self._topic,
+                LETTER,
+                malformed[0],
+            )
+        return {
+            source: [kept for _, kept in sorted(letters.items(), key=lambda item: (item[1].letter.position, item[0]))]
+            for source, letters in found.items()
+        }
+
+    def _take(
+        self,
+        message: Message,
+        wanted: Mapping[AttemptKey, bytes | None],
+        found: dict[AttemptKey, dict[int, KeptLetter]],
+    ) -> None:
+        """Take a message if it is a letter of one of these attempts.
+
+        :raises ValueError: if it says that it is a dead letter, and cannot be one
+        """
+        try:
+            headers = cast("list[tuple[str, bytes | None]]", ask_headers(message) or [])
+        except NOT_TEXT:
+            raise ValueError("a header's name is not UTF-8") from None
+        if not headers or headers[-1][0] != LETTER:
+            return
+        said = Said.read(headers[-1][1], self._context, len(headers) - 1)
+        if said is None or said.source not in wanted:
+            return
+        own, rest = headers[: said.own_headers], headers[said.own_headers : -1]
+        secret = wanted[said.source]
+        key, value = _bytes(message.key()), _bytes(message.value())
+        if secret is not None and said.document.get("seal") != seal(secret, said.document, key, value, headers[:-1]):
+            raise ValueError("its seal is not that of the attempt that it names")
+        texts = {name: (value or b"").decode("utf-8", "replace") for name, value in rest}
+        letter = DeadLetter(said.position, key, value, said.error, texts, own)
+        letters = found.setdefault(said.source, {})
+        # One that was written twice is the same; another one under its number came later.
+        letters.setdefault(said.number, KeptLetter(said.source, letter, _time(message)))
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _time(message: Message) -> datetime:
+    """When a message was written; the latest time there is, if it says one that is none."""
+    try:
+        return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.max.replace(tzinfo=UTC)

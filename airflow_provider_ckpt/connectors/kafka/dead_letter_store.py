@@ -1,0 +1,166 @@
+"""Dead letters in a topic of another cluster than the sink's, or of a sink that is none; pipelines may share one.
+
+The producer is idempotent and waits for all replicas, so a letter is durable before its batch's receipt is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.kafka.client import (
+    Noticed,
+    client_config,
+    error_info,
+    opened,
+    raised,
+    require,
+    require_topic,
+    timeout,
+)
+from airflow_provider_ckpt.connectors.kafka.dead_letter_reader import KeptLetters
+from airflow_provider_ckpt.connectors.kafka.dead_letters import letter_headers
+from airflow_provider_ckpt.connectors.kafka.producers import transaction_seconds
+from airflow_provider_ckpt.connectors.kafka.receipts import refuse_receipts_topics
+from airflow_provider_ckpt.connectors.kafka.sender import Sender
+from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopics
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.core.wave import BatchTask
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Producer
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_AT_ONCE = 2000
+"""Letters that the brokers have to take within the time that an answer may take."""
+
+_OWN = {
+    "partitioner": "murmur2_random",  # Java's, so that a key goes where other producers send it
+    "acks": "all",
+    "enable.idempotence": True,
+    "message.max.bytes": 1_000_000_000,  # the broker judges: it knows the topic's limit and what compresses
+    "queue.buffering.max.messages": 0,
+    "linger.ms": 5,
+}
+
+
+class KafkaBox:
+    """See :class:`~airflow_provider_ckpt.connectors.dead_letter_store.LetterBox`."""
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        self._pipeline = pipeline
+        self._queue = pipeline.dead_letter_queue
+        self._connection = require(_with_brokers(connection, self._queue.brokers), "place for dead letters")
+        self._context = context
+        self._noticed = Noticed()
+        self._producer: Producer | None = None
+
+    def check(self) -> None:
+        """See :meth:`LetterBox.check`."""
+        for part, where in ((self._pipeline.source, "source"), (self._pipeline.sink, "sink")):
+            if part.type == "kafka" and part.topic == self._queue.topic:
+                raise ConfigError(
+                    f"{where}.topic and dead_letter_queue.topic are the same, {self._queue.topic}.",
+                    pipeline=self._pipeline.name,
+                    hint="Name a topic of its own for each.",
+                )
+        named = {
+            "dead_letter_queue.topic": require_topic(self._queue.topic, "dead_letter_queue.topic", self._pipeline.name)
+        }
+        refuse_receipts_topics(named, None, self._pipeline.name)
+        self._topics().letters(self._queue.topic, None, self._queue.compression)
+
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`."""
+        found = self._topics().find(self._queue.topic)
+        return [WrittenTarget("dead_letter_queue.topic", found.name, "kafka", found.id)] if found else []
+
+    def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
+        """See :meth:`LetterBox.keep`."""
+        for start in range(first, len(letters), _AT_ONCE):
+            self._send(task, letters, range(start, min(start + _AT_ONCE, len(letters))))
+
+    def _send(self, task: BatchTask, letters: Sequence[DeadLetter], numbers: Iterable[int]) -> None:
+        """Send letters, and wait until all brokers that must have them do."""
+        failures: list[KafkaError] = []
+
+        def watch(error: KafkaError | None, _: object) -> None:
+            if error is not None:
+                failures.append(error)
+
+        producer = self._opened()
+        sender = Sender(producer, self._queue.topic, {})
+        for number in numbers:
+            letter = letters[number]
+            headers = letter_headers(letter, task, self._context, number)
+            sender.one(letter.value, watch, {"key": letter.key, "headers": headers})
+        left = producer.flush(self._seconds + 1)
+        if failures or left:
+            raise self._failure(failures)
+
+    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+        """See :meth:`LetterBox.letters`; the topic is read once, however many attempts are asked for."""
+        wanted = list(sources)
+        topics = self._topics()
+        topic = topics.find(self._queue.topic)
+        if topic is None:
+            return
+        kept = KeptLetters(self._connection, self._queue.topic, self._context)
+        seconds = self._seconds + transaction_seconds(self._connection)
+        found = kept.of(dict.fromkeys(wanted), topics.ends(self._queue.topic, topic.partitions), seconds)
+        for source in wanted:
+            yield from found.get(source, ())
+
+    def close(self) -> None:
+        """Let go of the connection and of whatever is still in the queue."""
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
+
+    @property
+    def _seconds(self) -> float:
+        return timeout(self._connection)
+
+    def _topics(self) -> WrittenTopics:
+        return WrittenTopics(self._connection, self._pipeline.name)
+
+    def _opened(self) -> Producer:
+        if self._producer is None:
+            from confluent_kafka import Producer
+
+            own = {
+                **_OWN,
+                "compression.type": self._queue.compression,
+                "message.timeout.ms": int(self._seconds * 1000),
+                "error_cb": self._noticed,
+            }
+            config: dict[str, Any] = client_config(self._connection, "ckpt-letters", own)
+            config = {name: value for name, value in config.items() if not name.startswith("transaction")}
+            self._producer = opened(Producer, config, self._connection)
+        return self._producer
+
+    def _failure(self, failures: Sequence[KafkaError]) -> Exception:
+        """Why letters were not taken; the producer is of no further use."""
+        from confluent_kafka import KafkaError
+
+        self.close()
+        plain = failures[0] if failures else KafkaError(KafkaError._TIMED_OUT)
+        unanswered = plain.code() in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT)
+        better = (self._noticed.telling() if unanswered else None) or plain
+        self._noticed.clear()
+        doing = f"writing a dead letter to topic {self._queue.topic}"
+        return raised(error_info(better, ErrorType.KAFKA_PRODUCER, doing, self._connection))
+
+
+def _with_brokers(connection: Connection | None, brokers: str | None) -> Connection | None:
+    """The connection, to other brokers where the pipeline names some; with its login and settings, if there is one."""
+    if not brokers:
+        return connection
+    base = connection or Connection("dead_letter_queue.brokers", "kafka")
+    return replace(base, extra={**base.extra, "bootstrap.servers": brokers})

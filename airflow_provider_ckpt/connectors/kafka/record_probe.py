@@ -1,0 +1,198 @@
+"""Reads single records of a topic's partitions for planning, on a connection that is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from airflow_provider_ckpt.connectors.kafka.client import (
+    Noticed,
+    consumer_config,
+    error_info,
+    opened,
+    raised,
+    refuses,
+    timeout,
+)
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core.errors import ErrorType, KafkaConsumerError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message
+
+_POLL = 0.05
+_FETCHING = {
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 5,
+    "fetch.message.max.bytes": 1 << 16,
+    "fetch.queue.backoff.ms": 5,
+    "queued.min.messages": 1,
+}
+_NEAR, _FAR = 2, 64
+"""Offsets to search back from an end for its last record: a transaction's marker follows the record, seldom more."""
+
+
+class Place(NamedTuple):
+    """Offset from which to read a partition.
+
+    :param leader_epoch: of the leader under which the log reached the offset; the broker then checks whether it still
+        does (``OffsetForLeaderEpoch``). None: no check
+    """
+
+    offset: int
+    leader_epoch: int | None = None
+
+
+class Found(NamedTuple):
+    """The first that was found at a place: a record, the end of the log, or that the log does not reach so far.
+
+    None of them where a record does not match its checksum, which is for whoever reads it to say.
+
+    :param end: where the log ends, if it ends there
+    :param lost: the client's words, if the log does not reach the place any more
+    """
+
+    record: Message | None = None
+    end: int | None = None
+    lost: str | None = None
+
+
+class Probe:
+    """Reads records of one topic.
+
+    :param isolation: ``isolation.level``
+    """
+
+    def __init__(self, connection: Connection, pipeline: str, topic: str, *, isolation: str = "read_committed") -> None:
+        self._connection = connection
+        self._pipeline = pipeline
+        self._topic = topic
+        self._isolation = isolation
+        self._noticed = Noticed()
+        self._open: Consumer | None = None
+
+    def first(self, places: Mapping[int, Place]) -> dict[int, Found]:
+        """Return, for each partition, the first record at an offset or after it, or what was found instead.
+
+        :raises KafkaConsumerError: if the broker cannot be reached, or sends nothing in time
+        """
+        found: dict[int, Found] = {}
+
+        def take(message: Message, error: KafkaError | None) -> None:
+            number = message.partition()
+            if number is None or number not in places or number in found:
+                return
+            found[number] = Found(message) if error is None else self._without_record(message, error)
+
+        self._read(places, take, lambda: places.keys() - found.keys())
+        return found
+
+    def last(self, ends: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, Message]:
+        """The last record before an offset of each partition, of those that have one not far before it.
+
+        :param starts: the first offset that each partition holds
+        :raises KafkaConsumerError: if the broker cannot be reached, or sends nothing in time
+        """
+        found = self._before(ends, starts, _NEAR)
+        missing = {number: end for number, end in ends.items() if number not in found}
+        return {**found, **self._before(missing, starts, _FAR)}
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._open is not None:
+            self._open.close()
+        self._open = None
+
+    def _before(self, ends: Mapping[int, int], starts: Mapping[int, int], reach: int) -> dict[int, Message]:
+        places = {number: Place(max(starts[number], end - reach, 0)) for number, end in ends.items()}
+        left = {number for number, place in places.items() if place.offset < ends[number]}
+        found: dict[int, Message] = {}
+
+        def take(message: Message, error: KafkaError | None) -> None:
+            number, offset = message.partition(), message.offset() or 0
+            if number is None or number not in left:
+                return
+            if error is not None:
+                self._without_record(message, error)
+            elif offset < ends[number]:
+                found[number] = message
+            if error is not None or offset >= ends[number] - 1:
+                left.discard(number)
+
+        self._read({number: places[number] for number in left}, take, lambda: left)
+        return found
+
+    def _read(
+        self,
+        places: Mapping[int, Place],
+        take: Callable[[Message, KafkaError | None], None],
+        left: Callable[[], Iterable[int]],
+    ) -> None:
+        """Read from all places until nothing is left to be read."""
+        from confluent_kafka import TopicPartition
+
+        if not places:
+            return
+        consumer = self._consumer()
+        self._noticed.clear()
+        consumer.assign(
+            [
+                TopicPartition(self._topic, number, place.offset)
+                if place.leader_epoch is None
+                else TopicPartition(self._topic, number, place.offset, leader_epoch=place.leader_epoch)
+                for number, place in places.items()
+            ]
+        )
+        wait = timeout(self._connection)
+        deadline = time.monotonic() + wait
+        while left():
+            message = consumer.poll(_POLL)
+            if message is not None:
+                take(message, message.error())
+                continue
+            reason = self._noticed.telling()
+            if reason is not None and refuses(reason):
+                raise raised(error_info(reason, *self._said))
+            if time.monotonic() > deadline:
+                raise self._silent(wait, reason, min(left()))
+        consumer.unassign()
+
+    def _without_record(self, message: Message, error: KafkaError) -> Found:
+        """Return the finding for a message that carries an error instead of a record.
+
+        :raises KafkaConsumerError: if the partition cannot be read
+        """
+        from confluent_kafka import KafkaError
+
+        if error.code() == KafkaError._PARTITION_EOF:
+            return Found(end=message.offset() or 0)
+        if error.code() == KafkaError._BAD_MSG:
+            return Found()
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE):
+            return Found(lost=error.str())
+        raise raised(error_info(error, *self._said))
+
+    def _consumer(self) -> Consumer:
+        if self._open is None:
+            from confluent_kafka import Consumer
+
+            settings = {**_FETCHING, "isolation.level": self._isolation, "error_cb": self._noticed}
+            config = consumer_config(self._connection, f"ckpt-plan:{self._pipeline}", self._pipeline, settings)
+            self._open = opened(Consumer, config, self._connection)
+        return self._open
+
+    def _silent(self, wait: float, reason: KafkaError | None, number: int) -> Exception:
+        if reason is not None:
+            return raised(error_info(reason, *self._said))
+        return KafkaConsumerError(
+            f"planning topic {self._topic}: the broker of partition {number} (connection {self._connection.id!r}) "
+            f"sent nothing for {wait:g} s.",
+            recoverable=True,
+            whole=True,
+            hint="See whether the broker is up; socket.timeout.ms in the connection's extra is how long it may take.",
+        )
+
+    @property
+    def _said(self) -> tuple[ErrorType, str, Connection]:
+        return ErrorType.KAFKA_CONSUMER, f"planning topic {self._topic}", self._connection

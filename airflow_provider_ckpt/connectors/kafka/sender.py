@@ -1,0 +1,101 @@
+"""Sends a batch's messages inside an open transaction: in a tight loop, and those that may be refused one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise, repeat
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.batch_content import data_error
+from airflow_provider_ckpt.connectors.kafka.client import codes
+from airflow_provider_ckpt.connectors.kafka.serialize import Messages, lists_of
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Producer
+
+_UNFIT = "INVALID_RECORD INVALID_TIMESTAMP MSG_SIZE_TOO_LARGE"
+_ROOM = 0.5
+"""Seconds to let the queue drain when it is full."""
+
+
+class Sender:
+    """Sends to one topic.
+
+    :param refused: gets filled, while the queue is drained: why a watched message was not taken, by number
+    """
+
+    def __init__(self, producer: Producer, topic: str, refused: dict[int, ErrorInfo]) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._refused = refused
+
+    def send(self, messages: Messages, doubtful: Sequence[int]) -> None:
+        """All messages, in order.
+
+        :param doubtful: indexes of those to watch
+        """
+        values, keys, partitions, timestamps, headers = lists_of(messages)
+        assert values is not None
+        for start, end in pairwise([-1, *doubtful, len(values)]):
+            part = slice(start + 1, end)
+            if partitions is timestamps is headers is None:
+                self._plain(values[part], None if keys is None else keys[part])
+            else:
+                columns = [keys, partitions, timestamps, headers]
+                self._full(values[part], *[None if column is None else column[part] for column in columns])
+            if end < len(values):
+                watch = partial(self._report, messages.numbers[end].as_py())
+                given = {"key": keys, "partition": partitions, "timestamp": timestamps, "headers": headers}
+                self.one(values[end], watch, {name: column[end] for name, column in given.items() if column})
+
+    def one(self, value: bytes | None, watch: Any, rest: Mapping[str, Any]) -> None:
+        """A message that is watched.
+
+        :param watch: is told what became of it
+        """
+        rest = {name: given for name, given in rest.items() if given is not None}
+        while True:
+            try:
+                return self._producer.produce(self._topic, value, on_delivery=watch, **rest)
+            except BufferError:
+                self._producer.poll(_ROOM)
+
+    def _plain(self, values: list[Any], keys: list[Any] | None) -> None:
+        produce, topic, poll = self._producer.produce, self._topic, self._producer.poll
+        for value, key in zip(values, repeat(None) if keys is None else keys, strict=False):
+            try:
+                produce(topic, value, key)
+            except BufferError:
+                poll(_ROOM)
+                self.one(value, None, {"key": key})
+
+    def _full(
+        self,
+        values: list[Any],
+        keys: list[Any] | None,
+        partitions: list[int] | None,
+        timestamps: list[int] | None,
+        headers: list[Any] | None,
+    ) -> None:
+        produce, topic, poll = self._producer.produce, self._topic, self._producer.poll
+        rows = zip(
+            values,
+            repeat(None) if keys is None else keys,
+            repeat(-1) if partitions is None else partitions,
+            repeat(0) if timestamps is None else timestamps,
+            repeat(None) if headers is None else headers,
+            strict=False,
+        )
+        for value, key, to, at, own in rows:
+            try:
+                produce(topic, value, key, to, None, None, at, own)
+            except BufferError:
+                poll(_ROOM)
+                self.one(value, None, {"key": key, "partition": to, "timestamp": at, "headers": own})
+
+    def _report(self, number: int, error: KafkaError | None, _: object) -> None:
+        if error is not None and error.code() in codes(_UNFIT):
+            why = f"topic {self._topic} refused the record: {error.str()}"
+            self._refused[number] = data_error(ErrorType.SERIALIZATION, why)

@@ -1,0 +1,199 @@
+"""Rows as messages: rows that look like messages go out as they are, any other row as one JSON object.
+
+Rows look like messages if they have a ``value`` and no columns but ``key``, ``value``, ``headers``, ``timestamp`` and
+``partition``, and ``sink.key`` is not set. A null value is a tombstone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors import json_encoding
+from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BYTES = ("binary", "string")
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_KINDS = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "headers": ("array<struct<", "map<string,"),
+    "timestamp": ("timestamp", "timestamp_ntz", "bigint"),
+    "partition": _WHOLE,
+}
+"""The columns of a message, and the Spark SQL types (or how they begin) that each may have."""
+
+
+def are_messages(names: Sequence[str], key: Sequence[str]) -> bool:
+    """Whether rows of these columns are messages already.
+
+    :param key: ``sink.key``
+    """
+    return not key and "value" in names and set(names) <= set(_KINDS)
+
+
+def refuse_misfits(columns: Sequence[tuple[str, str]], key: Sequence[str], pipeline: str) -> None:
+    """Fail if rows of these columns cannot become messages.
+
+    :param columns: name and Spark SQL type
+    :raises ConfigError: naming the columns and what to do
+    """
+    names = [name for name, _ in columns]
+    missing = [name for name in key if name not in names]
+    if missing:
+        raise ConfigError(
+            f"the rows have no column {', '.join(missing)}, part of sink.key; they have {', '.join(names)}",
+            pipeline=pipeline,
+            hint="Name columns of the rows, or add them to transform.select.",
+        )
+    if not are_messages(names, key):
+        return
+    wrong = [f"{name} {kind}" for name, kind in columns if not _fits(kind.lower().replace(" ", ""), _KINDS[name])]
+    if wrong:
+        allowed = "; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in _KINDS.items())
+        raise ConfigError(
+            f"the rows look like messages, but {', '.join(wrong)} cannot be part of one",
+            pipeline=pipeline,
+            hint=f"Cast it in transform.select ({allowed}), or set sink.key, so that rows become JSON objects.",
+        )
+
+
+def _fits(kind: str, allowed: Sequence[str]) -> bool:
+    return any(kind.startswith(item) if item[-1] in "<," else kind == item for item in allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages in Arrow, in the order in which they are to be sent.
+
+    :param numbers: int64, of the rows
+    :param value: binary
+    :param key: binary
+    :param headers: list of struct of two, or map: name, value
+    :param timestamp: int64, milliseconds since 1970 in UTC; 0 for now
+    :param partition: int32, -1 for the partitioner's choice
+    """
+
+    numbers: pa.Array
+    value: pa.Array
+    key: pa.Array | None = None
+    headers: pa.Array | None = None
+    timestamp: pa.Array | None = None
+    partition: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def without(self, bad: Iterable[int]) -> Messages:
+        """The same, but for those of some numbers."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kept = pc.invert(pc.is_in(self.numbers, value_set=pa.array(list(bad), pa.int64())))
+        columns = [self.numbers, self.value, self.key, self.headers, self.timestamp, self.partition]
+        return Messages(*[None if column is None else column.filter(kept) for column in columns])
+
+
+def messages_of(rows: pa.Table, key: Sequence[str]) -> Messages:
+    """The messages that rows become.
+
+    :param rows: :data:`NUMBER`, then the columns
+    :param key: ``sink.key``: one column's value is the key as it is; several are one JSON object
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = {name: rows.column(name) for name in rows.column_names if name != NUMBER}
+    numbers = _whole(rows.column(NUMBER))
+    if not are_messages(list(columns), key):
+        value = json_encoding.objects(columns, rows.num_rows)
+        keys = {name: columns[name] for name in key}
+        return Messages(numbers, value.cast(pa.binary()), _keys(keys, rows.num_rows) if keys else None)
+    timestamp, partition = columns.get("timestamp"), columns.get("partition")
+    return Messages(
+        numbers,
+        _binary(columns["value"]),
+        _binary(columns["key"]) if "key" in columns else None,
+        _whole(columns["headers"]) if "headers" in columns else None,
+        None if timestamp is None else pc.fill_null(_milliseconds(_whole(timestamp)), 0),
+        None if partition is None else pc.fill_null(_whole(partition).cast(pa.int32(), safe=False), -1),
+    )
+
+
+def lists_of(messages: Messages) -> list[list[Any] | None]:
+    """Values, keys, partitions, timestamps and headers as Python lists; None for a column that is not there."""
+    return [
+        _objects(messages.value),
+        None if messages.key is None else _objects(messages.key),
+        None if messages.partition is None else _objects(messages.partition),
+        None if messages.timestamp is None else _objects(messages.timestamp),
+        None if messages.headers is None else _headers(messages.headers),
+    ]
+
+
+def _keys(columns: dict[str, pa.ChunkedArray], size: int) -> pa.Array:
+    import pyarrow as pa
+
+    if len(columns) > 1:
+        return json_encoding.objects(columns, size).cast(pa.binary())
+    (column,) = columns.values()
+    whole = _whole(column)
+    if pa.types.is_binary(whole.type) or pa.types.is_string(whole.type):
+        return whole.cast(pa.binary())
+    text = json_encoding.values(whole)
+    return pa.array([None if null else _unquoted(item) for item, null in _with_nulls(text, whole)], pa.binary())
+
+
+def _with_nulls(text: pa.Array, column: pa.Array) -> Any:
+    return zip(text.to_pylist(), column.is_null().to_pylist(), strict=True)
+
+
+def _unquoted(text: str) -> bytes:
+    return (text[1:-1] if text.startswith('"') else text).encode()
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks()
+
+
+def _binary(column: pa.ChunkedArray) -> pa.Array:
+    import pyarrow as pa
+
+    return _whole(column).cast(pa.binary())
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+    return column.cast(pa.int64())
+
+
+def _objects(column: pa.Array) -> list[Any]:
+    found: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+    return found
+
+
+def header_parts(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Names and values of all headers of a column, one message's after the other's; ``column.offsets`` cuts them."""
+    import pyarrow as pa
+
+    if pa.types.is_map(column.type):
+        return column.keys, column.items
+    return column.values.field(0), column.values.field(1)
+
+
+def _headers(column: pa.Array) -> list[list[tuple[str, bytes | str | None]] | None]:
+    """Each message's headers as pairs; cut out of one flat list, since most messages have few or none."""
+    names, values = header_parts(column)
+    if column.null_count == len(column) or not len(names):
+        return [None] * len(column)
+    flat = list(zip(names.to_pylist(), values.to_pylist(), strict=True))
+    return [None if start == end else flat[start:end] for start, end in pairwise(column.offsets.to_pylist())]

@@ -1,0 +1,261 @@
+"""Topics as the sink sees them: what the target takes, and the topics that the sink keeps its books and letters in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from airflow_provider_ckpt.connectors.kafka.client import (
+    Noticed,
+    client_config,
+    codes,
+    error_info,
+    failure,
+    opened,
+    raised,
+    timeout,
+)
+from airflow_provider_ckpt.connectors.kafka.receipts import CREATED_WITH, DEMANDED
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+LETTERS_WITH = {"cleanup.policy": "delete", "retention.ms": "-1", "max.message.bytes": str(64 << 20)}
+"""Settings of a dead letter topic that the sink creates: nothing expires, and what the target found too large fits."""
+
+_PASSING = "FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION UNKNOWN_LEADER_EPOCH"
+
+_T = TypeVar("_T")
+
+_APPEARS = 15.0
+"""Seconds in which a topic that was created has to be known to the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTopic:
+    """A topic that exists.
+
+    :param partitions: how many
+    :param replicas: of each partition
+    :param settings: its configuration as it is in effect
+    :param id: given when it was created; another topic of the same name has another
+    """
+
+    name: str
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str]
+    id: str = ""
+
+    @property
+    def compacted(self) -> bool:
+        """Whether it may drop a record for a later one of the same key, and so takes none without a key."""
+        return "compact" in self.settings["cleanup.policy"]
+
+    @property
+    def max_bytes(self) -> int:
+        """The largest batch of records that it takes, as it is stored."""
+        return int(self.settings["max.message.bytes"])
+
+    def number(self, setting: str) -> int:
+        """A setting that is a number."""
+        return int(self.settings[setting])
+
+    @property
+    def weaknesses(self) -> list[str]:
+        """Settings by which the topic may lose records that it has acknowledged, though brokers are left."""
+        found = []
+        if self.settings.get("unclean.leader.election.enable") == "true":
+            found.append("unclean.leader.election.enable is true, so that a replica that lags behind may become leader")
+        if self.replicas > 1 and self.number("min.insync.replicas") < 2:
+            found.append(
+                f"min.insync.replicas is 1 with {self.replicas} replicas, so that a record counts as written when one "
+                "broker has it"
+            )
+        return found
+
+
+class WrittenTopics:
+    """Asks and tells a broker about topics.
+
+    :param pipeline: for errors
+    """
+
+    def __init__(self, connection: Connection, pipeline: str) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._connection = connection
+        self._pipeline = pipeline
+        self._noticed = Noticed()
+        config = client_config(connection, f"ckpt-sink-{pipeline}", {"error_cb": self._noticed})
+        self._admin: AdminClient = opened(AdminClient, config, connection)
+        self._timeout = timeout(connection)
+
+    def find(self, name: str) -> WrittenTopic | None:
+        """A topic, or None if there is none of that name; never makes the broker create it.
+
+        :raises KafkaProducerError: if the broker cannot be reached, or does not let us look
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        resource = ConfigResource(ResourceType.TOPIC, name)
+
+        def look() -> WrittenTopic | None:
+            asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)[name]
+            try:
+                described = asked.result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return None
+                raise
+            found = self._admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
+            settings = {key: str(entry.value) for key, entry in found.items()}
+            partitions = described.partitions
+            return WrittenTopic(name, len(partitions), len(partitions[0].replicas), settings, str(described.topic_id))
+
+        return self._asked(f"looking at topic {name}", look)
+
+    def end(self, name: str) -> int:
+        """The offset after the last record of a topic's only partition, whether its transaction is over or not."""
+        return self.ends(name, 1)[0]
+
+    def ends(self, name: str, partitions: int, *, first: bool = False) -> Mapping[int, int]:
+        """The same of each partition of a topic; or with ``first`` the offset where each begins by now."""
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        wanted = [TopicPartition(name, number) for number in range(partitions)]
+
+        def ask() -> dict[int, int]:
+            asked = self._admin.list_offsets(
+                dict.fromkeys(wanted, OffsetSpec.earliest() if first else OffsetSpec.latest()),
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self._timeout,
+            )
+            return {at.partition: cast("int", said.result().offset) for at, said in asked.items()}
+
+        return self._asked(f"asking for the end of topic {name}", ask)
+
+    def newest_times(self, name: str, partitions: int) -> Mapping[int, int]:
+        """By partition of a topic, the largest timestamp of its records in ms; nothing of one that holds none."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        wanted = {TopicPartition(name, number): OffsetSpec.max_timestamp() for number in range(partitions)}
+
+        def ask() -> dict[int, int]:
+            asked = self._admin.list_offsets(wanted, request_timeout=self._timeout)
+            found = {at.partition: said.result() for at, said in asked.items()}
+            return {number: int(at.timestamp) for number, at in found.items() if at.offset >= 0}
+
+        return self._asked(f"asking for the newest record of topic {name}", ask)
+
+    def _asked(self, doing: str, step: Callable[[], _T]) -> _T:
+        """Ask, and again while the broker or the client is still finding out who leads the partition."""
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return step()
+            except KafkaException as error:
+                if error.args[0].code() in codes(_PASSING) and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                    continue
+                self._admin.poll(0)  # where the client says what it met meanwhile
+                raise failure(error, ErrorType.KAFKA_PRODUCER, doing, self._connection, self._noticed) from None
+
+    def receipts(self, name: str, beside: WrittenTopic) -> WrittenTopic:
+        """The receipts topic, created if it is absent, with as many replicas as the target has.
+
+        :param beside: the target
+        :raises ConfigError: if it is not fit to hold receipts, or may not be created
+        """
+        topic = self._create(name, beside, CREATED_WITH)
+        wrong = [
+            f"{setting} is {topic.settings.get(setting)}, not {wanted}"
+            for setting, wanted in DEMANDED.items()
+            if topic.settings.get(setting) != wanted
+        ]
+        if wrong:
+            wanted = ",".join(f"{setting}={value}" for setting, value in DEMANDED.items())
+            raise ConfigError(
+                f"receipts topic {name} is not fit to hold receipts: {'; '.join(wrong)}.",
+                pipeline=self._pipeline,
+                hint=f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {wanted}",
+            )
+        if topic.partitions != 1:
+            raise ConfigError(
+                f"receipts topic {name} has {topic.partitions} partitions; it must have one.",
+                pipeline=self._pipeline,
+                hint="Stop the pipeline, delete the topic if it holds no receipts yet, and run again: it is created "
+                "as it must be. If it holds receipts, give the pipeline another name.",
+            )
+        return topic
+
+    def letters(self, name: str, beside: WrittenTopic | None, compression: str = "none") -> WrittenTopic:
+        """The topic of dead letters, created if it is absent.
+
+        :param beside: the target, whose durability it gets; the broker's defaults without one
+        :param compression: of a topic that is created; ``none`` leaves it to producers
+        :raises ConfigError: if it would lose dead letters, or may not be created
+        """
+        stored = {} if compression == "none" else {"compression.type": compression}
+        topic = self._create(name, beside, {**LETTERS_WITH, **stored})
+        if topic.compacted:
+            raise ConfigError(
+                f"dead letter topic {name} is compacted, so it would drop a dead letter for a later one of its key.",
+                pipeline=self._pipeline,
+                hint="Set its cleanup.policy to delete, or name another topic in dead_letter_queue.topic.",
+            )
+        return topic
+
+    def _create(self, name: str, beside: WrittenTopic | None, settings: Mapping[str, str]) -> WrittenTopic:
+        """A topic of one partition, as durable as another, unless it exists; many may try at the same time."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.cimpl import NewTopic
+
+        found = self.find(name)
+        if found is not None:
+            return found
+        config = dict(settings)
+        if beside is not None:
+            config["min.insync.replicas"] = beside.settings["min.insync.replicas"]
+        new = NewTopic(name, 1, -1 if beside is None else beside.replicas, config=config)
+        try:
+            self._admin.create_topics([new], request_timeout=self._timeout)[name].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._not_created(name, config, error) from None
+        deadline = time.monotonic() + _APPEARS
+        while (found := self.find(name)) is None:
+            if time.monotonic() > deadline:
+                raise ConfigError(f"topic {name} was created and does not appear.", pipeline=self._pipeline)
+            time.sleep(0.05)
+        return found
+
+    def _not_created(self, name: str, config: Mapping[str, Any], error: KafkaException) -> Exception:
+        from confluent_kafka import KafkaError
+
+        info = error_info(error.args[0], ErrorType.KAFKA_PRODUCER, f"creating topic {name}", self._connection)
+        if info.recoverable:
+            return raised(info)
+        if error.args[0].code() == KafkaError.TOPIC_EXCEPTION and "collides" in info.message:
+            return ConfigError(
+                f"topic {name} cannot be created: {info.message}",
+                pipeline=self._pipeline,
+                hint="Its name and another topic's differ in dots and underscores alone. Choose another name.",
+            )
+        wanted = " ".join(f"--config {setting}={value}" for setting, value in config.items())
+        return ConfigError(
+            f"topic {name} does not exist and cannot be created: {info.message}",
+            pipeline=self._pipeline,
+            hint="Let the connection's user create it, or create it: "
+            f"kafka-topics.sh --create --topic {name} --partitions 1 {wanted}",
+        )

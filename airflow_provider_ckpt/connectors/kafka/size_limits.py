@@ -1,0 +1,122 @@
+"""What the target topic will not take, told record by record, so that a bad record costs itself and not its batch.
+
+The broker refuses whole batches of records. So what it cannot take is sorted out before, and what it may refuse (it
+alone knows what a large record compresses to, and its own clock) is watched when it is sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.batch_content import data_error
+from airflow_provider_ckpt.connectors.kafka.serialize import Messages, header_parts
+from airflow_provider_ckpt.connectors.kafka.sink_topics import WrittenTopic
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OVERHEAD = 120
+"""Bytes that a batch of one record takes beyond key, value and headers; rather too many."""
+
+_CLOCKS = 60_000
+"""Milliseconds by which the broker's clock may differ from ours."""
+
+
+def impossible(messages: Messages, topic: WrittenTopic) -> dict[int, ErrorInfo]:
+    """Records that cannot be sent at all, by number, and why."""
+    import pyarrow.compute as pc
+
+    found: dict[int, ErrorInfo] = {}
+
+    def judge(bad: pa.Array | None, why: str) -> None:
+        if bad is not None and pc.any(bad).as_py():
+            for number in messages.numbers.filter(bad).to_pylist():
+                found.setdefault(number, data_error(ErrorType.SERIALIZATION, f"{why} (topic {topic.name})"))
+
+    if topic.compacted:
+        judge(_missing(messages), "the record has no key, and the topic is compacted")
+    if messages.partition is not None:
+        outside = pc.or_(pc.less(messages.partition, -1), pc.greater_equal(messages.partition, topic.partitions))
+        judge(outside, f"there is no such partition; there are {topic.partitions}")
+    if messages.timestamp is not None:
+        judge(pc.less(messages.timestamp, 0), "the record's timestamp is before 1970")
+    if messages.headers is not None:
+        judge(_nameless(messages.headers), "a header has no name")
+    return found
+
+
+def doubtful(messages: Messages, topic: WrittenTopic, now: int) -> list[int]:
+    """Indexes of records that the broker may refuse.
+
+    :param now: milliseconds since 1970
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    doubts: list[Any] = []
+    size = _sizes(messages)
+    if len(size) and pc.max(size).as_py() + _OVERHEAD > topic.max_bytes:
+        doubts.append(pc.greater(size, topic.max_bytes - _OVERHEAD))
+    if messages.timestamp is not None and topic.settings.get("message.timestamp.type") != "LogAppendTime":
+        given = pc.greater(messages.timestamp, 0)
+        late = pc.greater(messages.timestamp, _within(now + topic.number("message.timestamp.after.max.ms") - _CLOCKS))
+        early = pc.less(messages.timestamp, _within(now - topic.number("message.timestamp.before.max.ms") + _CLOCKS))
+        doubts.append(pc.and_(given, pc.or_(late, early)))
+    found: set[int] = set()
+    for doubt in doubts:
+        if pc.any(doubt).as_py():
+            found.update(pc.indices_nonzero(doubt.cast(pa.bool_())).to_pylist())
+    return sorted(found)
+
+
+def _missing(messages: Messages) -> pa.Array:
+    import pyarrow as pa
+
+    if messages.key is None:
+        return pa.array([True] * len(messages.numbers))
+    return messages.key.is_null()
+
+
+def _nameless(headers: pa.Array) -> pa.Array | None:
+    """Which records have a header without a name; None if no record has."""
+    import pyarrow.compute as pc
+
+    names, _ = header_parts(headers)
+    return None if names.null_count == 0 else pc.greater(_per_record(names.is_null(), headers), 0)
+
+
+def _sizes(messages: Messages) -> pa.Array:
+    """Bytes of each record's key, value and headers."""
+    import pyarrow.compute as pc
+
+    size = _lengths(messages.value)
+    if messages.key is not None:
+        size = pc.add(size, _lengths(messages.key))
+    if messages.headers is not None:
+        names, values = header_parts(messages.headers)
+        if len(names):
+            each = pc.add(pc.add(_lengths(names), _lengths(values)), 10)
+            size = pc.add(size, _per_record(each, messages.headers))
+    return size
+
+
+def _lengths(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.fill_null(pc.binary_length(column.cast(pa.binary())), 0).cast(pa.int64())
+
+
+def _per_record(numbers: pa.Array, headers: pa.Array) -> pa.Array:
+    """Sums, for each record, the numbers that belong to its headers."""
+    import numpy as np
+    import pyarrow as pa
+
+    sums = np.concatenate(([0], np.cumsum(numbers.to_numpy(zero_copy_only=False).astype(np.int64))))
+    offsets = headers.offsets.to_numpy()
+    return pa.array(sums[offsets[1:]] - sums[offsets[:-1]])
+
+
+def _within(number: int) -> int:
+    return max(min(number, 2**63 - 1), -(2**63))

@@ -1,0 +1,221 @@
+"""What a broker says of a topic: its id, its partitions, and which offsets each of them holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from airflow_provider_ckpt.connectors.kafka.client import Noticed, client_config, failure, opened, settles, timeout
+from airflow_provider_ckpt.connectors.protocols import Connection
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType, KafkaConsumerError, SourceError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, TopicDescription
+
+T = TypeVar("T")
+
+_PAUSE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is now.
+
+    :param id: given when it was created; another topic of the same name has another
+    :param partitions: their numbers, in order
+    :param readable: whether this client may read it
+    """
+
+    name: str
+    id: str
+    partitions: tuple[int, ...]
+    readable: bool = True
+
+    def partition_id(self, number: int) -> str:
+        """A partition's name, as Kafka's own tools write it."""
+        return f"{self.name}-{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Which offsets of a partition can be read.
+
+    :param start: the first that the log still holds
+    :param end: the last stable offset: no transaction below it is open, and nothing can appear there any more
+    :param log_end: the high watermark: the end of what is there, open transactions included
+    :param leader_epoch: of the partition's leader; None if the broker does not say
+    """
+
+    start: int
+    end: int
+    log_end: int
+    leader_epoch: int | None = None
+
+
+class Asking:
+    """Asks a cluster about one topic, on a connection that is kept.
+
+    :param client: client.id
+    :param kind: ``KafkaConsumer`` or ``KafkaProducer``: whose errors these are
+    """
+
+    def __init__(self, connection: Connection, topic: str, client: str, kind: ErrorType) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._client = client
+        self._kind = kind
+        self._noticed = Noticed()
+        self._open: AdminClient | None = None
+
+    @property
+    def admin(self) -> AdminClient:
+        """The client, opened when first needed.
+
+        :raises ConfigError: if the connection does not configure one
+        """
+        if self._open is None:
+            from confluent_kafka.admin import AdminClient
+
+            config = client_config(self._connection, self._client, {"error_cb": self._noticed})
+            self._open = opened(AdminClient, config, self._connection)
+        return self._open
+
+    def describe(self) -> Topic:
+        """The topic.
+
+        :raises ConfigError: if there is none
+        :raises CkptError: if the cluster cannot be asked
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+        from confluent_kafka.admin import AclOperation
+
+        def question(wait: float) -> TopicDescription:
+            asked = self.admin.describe_topics(
+                TopicCollection([self._topic]), include_authorized_operations=True, request_timeout=wait
+            )
+            try:
+                return cast("TopicDescription", asked[self._topic].result())
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+                raise self._missing() from None
+
+        found = self._answer(f"asking for topic {self._topic}", question)
+        operations = found.authorized_operations
+        return Topic(
+            found.name,
+            str(found.topic_id),
+            tuple(sorted(partition.id for partition in found.partitions)),
+            not operations or not {AclOperation.READ, AclOperation.ALL}.isdisjoint(operations),
+        )
+
+    def bounds(self, numbers: Iterable[int]) -> Mapping[int, Bounds]:
+        """Which offsets some partitions hold, for a reader of committed records.
+
+        :raises CkptError: if the cluster cannot be asked, or a partition is gone
+        """
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        wanted = [TopicPartition(self._topic, number) for number in numbers]
+        if not wanted:
+            return {}
+
+        kinds = (
+            (OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
+            (OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+            (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
+        )
+
+        def question(wait: float) -> list[dict[int, ListOffsetsResultInfo]]:
+            asked = [
+                self.admin.list_offsets(dict.fromkeys(wanted, spec), isolation_level=level, request_timeout=wait)
+                for spec, level in kinds
+            ]
+            return [{at.partition: said.result() for at, said in each.items()} for each in asked]
+
+        starts, ends, tops = self._answer(f"asking for the offsets of topic {self._topic}", question)
+        return {
+            number: Bounds(
+                starts[number].offset,
+                end.offset,
+                max(tops[number].offset, end.offset),
+                None if end.leader_epoch is None or end.leader_epoch < 0 else end.leader_epoch,
+            )
+            for number, end in ends.items()
+        }
+
+    def compacted(self) -> bool:
+        """Whether the topic may drop a record for a later one of its key; so, too, if this client may not know."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        resource = ConfigResource(ResourceType.TOPIC, self._topic)
+
+        def question(wait: float) -> bool:
+            asked = self.admin.describe_configs([resource], request_timeout=wait)[resource]
+            try:
+                return "compact" in str(asked.result()["cleanup.policy"].value)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise
+                return True
+
+        return self._answer(f"asking for the configuration of topic {self._topic}", question)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._open = None
+        self._noticed.clear()
+
+    def same(self, known: str | None, batch: str | None = None, tries: int = 1) -> Topic:
+        """The topic, which must be the one that is known.
+
+        :param known: its id; None if there is nothing to compare with
+        :param batch: for messages
+        :param tries: how often to ask a cluster that does not answer in time
+        :raises SourceError: if a topic of the same name has taken its place
+        """
+        for left in reversed(range(tries)):
+            try:
+                topic = self.describe()
+                break
+            except KafkaConsumerError as error:
+                if not (left and error.recoverable):
+                    raise
+        if known not in (None, topic.id):
+            raise SourceError(
+                f"topic {self._topic} is not the one that this pipeline reads: it was deleted and created anew "
+                f"(its id was {known}, and is {topic.id} now), so its offsets mean other records.",
+                batch=batch,
+                hint="Declare a pipeline of a new name for the new topic.",
+            )
+        return topic
+
+    def _answer(self, doing: str, question: Callable[[float], T]) -> T:
+        """What the cluster answers in time; what goes wrong becomes an error of ours, with its reason if one is known.
+
+        :param question: given the seconds that an answer may take
+        """
+        from confluent_kafka import KafkaException
+
+        self._noticed.clear()
+        wait = timeout(self._connection)
+        deadline = time.monotonic() + wait
+        while True:
+            try:
+                return question(wait)
+            except KafkaException as error:
+                if settles(error.args[0]) and time.monotonic() < deadline:
+                    time.sleep(_PAUSE)
+                    continue
+                self.admin.poll(0)  # where the client says what it met meanwhile
+                raise failure(error, self._kind, doing, self._connection, self._noticed) from None
+
+    def _missing(self) -> ConfigError:
+        return ConfigError(
+            f"topic {self._topic} does not exist in the cluster of connection {self._connection.id!r}.",
+            hint="Create it, or correct the pipeline's topic.",
+        )

@@ -1,0 +1,198 @@
+"""Dead letters as JSON lines beside a target that has no place for them: one file an attempt, which never changes.
+
+They are at ``<target>.dead_letters/<pipeline>/ledger=<ledger>/generation=<generation>/<partition>``, in files called
+``<seq>-<attempt>-<epoch>.jsonl``.
+What a side partition sends once more is kept beside the sink's own bookkeeping, as ``<directory>/<partition>.json``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ckpt.connectors.batch_content import LETTER_PAUSE, DeadLetter, KeptLetter, headers_of
+from airflow_provider_ckpt.connectors.local.filesystem import escape, io_error, write_durably
+from airflow_provider_ckpt.connectors.outputs import WrittenFiles
+from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
+from airflow_provider_ckpt.core.errors import DeadLetterQueueError, ErrorInfo, ErrorType, SinkError
+from airflow_provider_ckpt.core.wave import BatchTask
+
+
+def letters_beside(target: Path, pipeline: str) -> Path:
+    """The directory of a pipeline's dead letters."""
+    return target.with_name(f"{target.name}.dead_letters") / escape(pipeline)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFiles:
+    """The dead letters of one pipeline of one ledger.
+
+    :param target: what they lie beside
+    """
+
+    target: Path
+    ledger: str
+    pipeline: str
+
+    @property
+    def directory(self) -> Path:
+        """The pipeline's dead letters, those of every ledger."""
+        return letters_beside(self.target, self.pipeline)
+
+    def output(self, key: str) -> WrittenFiles:
+        """The files of all of the pipeline's dead letters.
+
+        :param key: the pipeline's key that says where they are
+        """
+        return WrittenFiles(key, self.directory, suffix=".jsonl", nested=True)
+
+    def file(self, key: BatchKey, attempt: int, epoch: int) -> Path:
+        """Where an attempt's dead letters are; they count only if the batch's receipt names that attempt and epoch."""
+        directory = self.directory / f"ledger={escape(self.ledger)}" / f"generation={key.generation}"
+        return directory / escape(key.partition) / f"{key.seq}-{attempt}-{epoch}.jsonl"
+
+    def write(self, task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter], retries: int) -> Path:
+        """Write an attempt's dead letters durably; a failed write leaves no file behind.
+
+        :param retries: how often to try again, a pause apart, after the first failure
+        :raises IoError: if the disk as a whole is full or broken
+        :raises DeadLetterQueueError: if they could not be written for any other reason
+        """
+        path = self.file(task.key, task.attempt, context.epoch)
+        at = datetime.now(UTC)
+        lines = [json.dumps(_document(task, context, letter, at), ensure_ascii=False) for letter in letters]
+        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+        for retry in range(retries + 1):
+            try:
+                write_durably(path, data)
+            except OSError as error:
+                failure = io_error(error, f"write {path}")
+                if failure.whole:
+                    raise failure from error
+                if retry == retries:
+                    raise DeadLetterQueueError(
+                        f"{failure.message} The batch's dead letters could not be kept, so nothing of it was sent.",
+                        hint="Make that place writable, then run again.",
+                    ) from error
+                time.sleep(LETTER_PAUSE)
+            else:
+                break
+        return path
+
+    def read(self, source: AttemptKey) -> Iterator[KeptLetter]:
+        """The dead letters that an attempt left; none if it has no file.
+
+        :raises SinkError: if the file is damaged
+        """
+        path = self.file(source.key, source.attempt, source.epoch)
+        try:
+            with path.open("rb") as file:
+                for line in file:
+                    yield _letter(source, json.loads(line))
+        except FileNotFoundError:
+            return
+        except (ValueError, KeyError) as error:
+            raise SinkError(
+                f"the dead letters in {path} are damaged.",
+                pipeline=self.pipeline,
+                hint="Restore the file from a backup.",
+            ) from error
+        except OSError as error:
+            raise io_error(error, f"read {path}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFiles:
+    """Which dead letters the side partitions of one pipeline of one ledger send once more.
+
+    :param directory: theirs alone
+    """
+
+    directory: Path
+    pipeline: str
+
+    def keep(self, partition: str, replay: Replay) -> None:
+        """Write a replay's file durably, in place of one that was forgotten unsent.
+
+        :raises IoError: if the file system fails
+        """
+        path = self._file(partition)
+        try:
+            write_durably(path, json.dumps(replay.to_json()).encode())
+        except OSError as error:
+            raise io_error(error, f"write {path}") from error
+
+    def read(self, partitions: Iterable[str]) -> dict[str, Replay]:
+        """What was kept of these partitions; of one that never was sent, nothing.
+
+        :raises SinkError: if a file is damaged
+        """
+        found = {partition: self._read(self._file(partition)) for partition in partitions}
+        return {partition: replay for partition, replay in found.items() if replay is not None}
+
+    def _file(self, partition: str) -> Path:
+        return self.directory / f"{escape(partition)}.json"
+
+    def _read(self, path: Path) -> Replay | None:
+        try:
+            return Replay.from_json(json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError) as error:
+            raise SinkError(
+                f"the replay in {path} is damaged.", pipeline=self.pipeline, hint="Restore the file from a backup."
+            ) from error
+        except OSError as error:
+            raise io_error(error, f"read {path}") from error
+
+
+def _document(task: BatchTask, context: SinkContext, letter: DeadLetter, at: datetime) -> dict[str, Any]:
+    return {
+        "pipeline": context.pipeline,
+        "ledger": context.ledger,
+        "generation": task.key.generation,
+        "partition": task.key.partition,
+        "seq": task.key.seq,
+        "attempt": task.attempt,
+        "epoch": context.epoch,
+        "position": letter.position,
+        "error_type": letter.error.type.value,
+        "message": letter.error.message,
+        "sqlstate": letter.error.sqlstate,
+        "key": _text(letter.key),
+        "key_base64": _base64(letter.key),
+        "value": _text(letter.value),
+        "value_base64": _base64(letter.value),
+        "headers": letter.header_texts(),
+        "at": at.isoformat(),
+    }
+
+
+def _letter(source: AttemptKey, line: dict[str, Any]) -> KeptLetter:
+    error = ErrorInfo(ErrorType(line["error_type"]), line["message"], sqlstate=line["sqlstate"])
+    key, value = _bytes(line["key_base64"]), _bytes(line["value_base64"])
+    letter = DeadLetter(line["position"], key, value, error, *headers_of(line["headers"]))
+    return KeptLetter(source, letter, datetime.fromisoformat(line["at"]))
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

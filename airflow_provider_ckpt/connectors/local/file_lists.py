@@ -1,0 +1,56 @@
+"""Lists of discovered source files as JSON in a directory of a sink's own; see ``connectors/file_lists.py``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ckpt.connectors.file_lists import FileList
+from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
+from airflow_provider_ckpt.core.errors import SinkError
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFileLists:
+    """The lists of one pipeline of one ledger, each in a file ``<first>-<epoch>.json``.
+
+    :param directory: theirs alone
+    """
+
+    directory: Path
+    pipeline: str
+
+    def keep(self, files: FileList) -> None:
+        """Write a list durably.
+
+        :raises IoError: if the file system fails
+        """
+        path = self.directory / f"{files.first:012d}-{files.epoch}.json"
+        try:
+            write_durably(path, json.dumps(files.to_json()).encode())
+        except OSError as error:
+            raise io_error(error, f"write {path}") from error
+
+    def read(self, first: int) -> list[FileList]:
+        """The lists that begin at an ordinal or later.
+
+        :raises SinkError: if one is damaged
+        """
+        path = self.directory
+        try:
+            names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
+            wanted = [name for name in names if name[:1].isdecimal() and int(name.partition("-")[0]) >= first]
+            found = []
+            for name in wanted:
+                path = self.directory / name
+                found.append(FileList.from_json(json.loads(path.read_bytes())))
+        except (ValueError, KeyError, TypeError) as error:
+            raise SinkError(
+                f"the list of source files in {path} is damaged.",
+                pipeline=self.pipeline,
+                hint="Restore the file from a backup.",
+            ) from error
+        except OSError as error:
+            raise io_error(error, f"read {path}") from error
+        return found

@@ -1,0 +1,276 @@
+"""Arrow columns as PostgreSQL's binary COPY wants them for a target table's column types.
+
+A column that has a binary form of its own goes as that. Any other goes to a temporary table in a form that PostgreSQL
+can cast. Where a batch is known to hold bad values, even its texts go as bytes, so that the server judges row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.postgres.client import quote
+from airflow_provider_ckpt.connectors.postgres.column_types import DAY
+from airflow_provider_ckpt.connectors.postgres.exact_values import (
+    NAME_BYTES,
+    exact_value,
+    may_lose,
+    numeric_scale,
+    short_texts,
+)
+from airflow_provider_ckpt.connectors.postgres.table import Column, Table
+from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Encode = Callable[[Any], Any]
+"""From an Arrow column to the one that is sent; raises ``pyarrow.ArrowInvalid`` for a value that does not fit."""
+
+_EPOCH_2000 = 946_684_800_000_000
+_TIMESTAMP_INFINITY = -(2**63) + _EPOCH_2000 - 1
+_DATE_INFINITY = -(2**31) + 10_957 - 1
+"""What the driver, whose days and microseconds begin at 1970, gives for infinity, one less than for minus infinity."""
+
+_DATE_SQL = (
+    f"CASE {{0}} WHEN {_DATE_INFINITY} THEN date 'infinity' WHEN {_DATE_INFINITY + 1} THEN date '-infinity'"
+    " ELSE date '1970-01-01' + {0} END"
+)
+_TIMESTAMP_SQL = (
+    f"CASE {{0}} WHEN {_TIMESTAMP_INFINITY} THEN timestamp 'infinity'"
+    f" WHEN {_TIMESTAMP_INFINITY + 1} THEN timestamp '-infinity'"
+    f" ELSE timestamp '1970-01-01' + {{0}} / {DAY} * interval '1 day' + {{0}} % {DAY} * interval '1 microsecond' END"
+)
+_TEXTS = frozenset(
+    {"textrecv", "varcharrecv", "bpcharrecv", "citextrecv", "namerecv", "enum_recv", "json_recv", "citext_recv"}
+)
+_INTEGERS = {"int2recv": "int16", "int4recv": "int32", "int8recv": "int64"}
+_UUID_HEX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How one column travels.
+
+    :param stage_type: its SQL type in a temporary table
+    :param value: SQL for the target's value, over the temporary table as ``s``
+    :param exact: the same, but an error where the column's length or scale would take something away
+    :param direct: whether what ``encode`` gives is also the target column's own binary form, and nothing of it is lost
+    """
+
+    name: str
+    encode: Encode
+    stage_type: str
+    value: str
+    exact: str
+    direct: bool
+
+
+def fields(schema: pa.Schema, target: Table, *, strict: bool) -> list[Field]:
+    """How each column of a batch travels to the target; the number stays behind, generated columns are left out.
+
+    :param strict: False: nothing is encoded that could fail on this side; for the row-by-row path
+    :raises ConfigError: if the target lacks a column, or a column has a type with no form in PostgreSQL
+    """
+    names = [name for name in schema.names if name != NUMBER]
+    missing = [name for name in names if name not in target.by_name]
+    if missing:
+        raise ConfigError(
+            f"target {target.label} has no column {', '.join(missing)}; "
+            f"the rows have {', '.join(names)}; the target has {', '.join(target.by_name)}.",
+            hint="Add the column to the target, or name the columns to send in transform.select or source.columns.",
+        )
+    columns = [target.by_name[name] for name in names]
+    return [_field(column, schema.field(column.name).type, strict=strict) for column in columns if not column.generated]
+
+
+def encoded(rows: pa.Table, chosen: Sequence[Field]) -> pa.Table:
+    """The rows as they are sent.
+
+    :raises pyarrow.ArrowInvalid: if a value does not fit
+    """
+    import pyarrow as pa
+
+    return pa.table([field.encode(rows.column(field.name)) for field in chosen], [field.name for field in chosen])
+
+
+def _field(column: Column, kind: pa.DataType, *, strict: bool) -> Field:
+    import pyarrow as pa
+
+    name = quote(column.name)
+    if pa.types.is_dictionary(kind):
+        inner = _field(column, kind.value_type, strict=strict)
+        decode = inner.encode
+        return replace(inner, encode=lambda a: decode(a.cast(kind.value_type)))
+    sent = f"s.{name}"
+    native = _native(column, kind) if strict else None
+    if native is not None:
+        return Field(
+            column.name, native, column.type_sql, sent, exact_value(column, sent, sent), not may_lose(column, kind)
+        )
+    raw = None if strict else _raw(kind)
+    encode, stage_type, template = raw or (*_staged(column, kind), "{0}")
+    given = template.format(sent)
+    value = f"CAST({given} AS {column.type_sql})"
+    return Field(column.name, encode, stage_type, value, exact_value(column, value, given), False)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+
+
+def _native(column: Column, kind: pa.DataType) -> Encode | None:
+    """The encoding into the column's own binary form, or None if there is none that loses nothing."""
+    import pyarrow as pa
+
+    receive = column.receive or ""
+    types = pa.types
+    if types.is_null(kind):
+        return _cast(pa.string())
+    if receive in _INTEGERS and types.is_integer(kind):
+        return _cast(pa.type_for_alias(_INTEGERS[receive]))
+    simple: Mapping[str, tuple[bool, pa.DataType]] = {
+        "boolrecv": (types.is_boolean(kind), pa.bool_()),
+        "float4recv": (types.is_float32(kind), pa.float32()),
+        "float8recv": (types.is_floating(kind) or types.is_integer(kind), pa.float64()),
+        "bytearecv": (_is_bytes(kind), pa.binary()),
+        "date_recv": (types.is_date(kind), pa.date32()),
+    }
+    if receive in simple:
+        fits, wanted = simple[receive]
+        return _cast(wanted) if fits else None
+    if receive in ("timestamp_recv", "timestamptz_recv") and types.is_timestamp(kind):
+        return _timestamp
+    if receive == "numeric_recv":
+        return _numeric(column, kind)
+    if _is_text(kind):
+        return _from_text(column, receive)
+    return None
+
+
+def _from_text(column: Column, receive: str) -> Encode | None:
+    import pyarrow as pa
+
+    if receive == "varcharrecv" and column.modifier >= 0:
+        return partial(short_texts, pc_function="utf8_length", most=column.modifier - 4)
+    if receive == "namerecv":
+        return partial(short_texts, pc_function="binary_length", most=NAME_BYTES)
+    if receive in _TEXTS:
+        return _cast(pa.string())
+    return {"jsonb_recv": _jsonb, "uuid_recv": _uuid}.get(receive)
+
+
+def _numeric(column: Column, kind: pa.DataType) -> Encode | None:
+    import pyarrow as pa
+
+    if pa.types.is_decimal128(kind):
+        return lambda array: array
+    if pa.types.is_integer(kind):
+        return _cast(pa.decimal128(20, 0))
+    if not _is_text(kind) or column.modifier < 0:
+        return None
+    precision, scale = (column.modifier - 4) >> 16 & 0xFFFF, numeric_scale(column.modifier)
+    return _cast(pa.decimal128(38, scale)) if precision <= 38 and 0 <= scale <= precision else None
+
+
+def _raw(kind: pa.DataType) -> tuple[Encode, str, str] | None:
+    """For a type whose own binary form not every value has: an encoding that all have, its SQL type, the value from it.
+
+    :returns: the last as SQL with ``{0}`` for the sent column
+    """
+    import pyarrow as pa
+
+    if _is_text(kind):
+        return _cast(pa.binary()), "bytea", "convert_from({0}, 'UTF8')"
+    if pa.types.is_date(kind):
+        return lambda array: array.cast(pa.date32()).cast(pa.int32()), "integer", _DATE_SQL
+    if pa.types.is_timestamp(kind):
+        zoned = kind.tz is not None
+        return _microseconds, "bigint", f"({_TIMESTAMP_SQL}) AT TIME ZONE 'UTC'" if zoned else _TIMESTAMP_SQL
+    return None
+
+
+def _staged(column: Column, kind: pa.DataType) -> tuple[Encode, str]:
+    """The encoding into a type that a cast in SQL can start from, and that type."""
+    import pyarrow as pa
+
+    types = pa.types
+    choices: Sequence[tuple[bool, Encode, str]] = (
+        (types.is_null(kind), _cast(pa.string()), "text"),
+        (_is_text(kind), _cast(pa.string()), "text"),
+        (types.is_boolean(kind), _cast(pa.bool_()), "boolean"),
+        (types.is_uint64(kind), _cast(pa.decimal128(20, 0)), "numeric"),
+        (types.is_integer(kind), _cast(pa.int64()), "bigint"),
+        (types.is_float32(kind), _cast(pa.float32()), "real"),
+        (types.is_floating(kind), _cast(pa.float64()), "double precision"),
+        (_is_bytes(kind), _cast(pa.binary()), "bytea"),
+        (types.is_date(kind), _cast(pa.date32()), "date"),
+        (types.is_timestamp(kind), _timestamp, "timestamptz" if getattr(kind, "tz", None) else "timestamp"),
+        (types.is_decimal128(kind), _cast(kind), "numeric"),
+    )
+    for fits, encode, stage_type in choices:
+        if fits:
+            return encode, stage_type
+    raise ConfigError(
+        f"column {column.name} has type {kind}, which the postgres sink cannot send to {column.type_sql}.",
+        hint=f"Give it as text: transform.select: {{{column.name}: to_json({column.name})}}.",
+    )
+
+
+def _cast(wanted: pa.DataType) -> Encode:
+    return lambda array: array if array.type == wanted else array.cast(wanted)
+
+
+def _microseconds(array: Any) -> Any:
+    """Since 1970."""
+    import pyarrow as pa
+
+    return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
+
+
+def _timestamp(array: Any) -> Any:
+    """Microseconds since 2000, the wire form: so that infinity, which Arrow does not know, comes through unchanged."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sent = _microseconds(array)
+    if pc.any(pc.less(sent, _TIMESTAMP_INFINITY)).as_py():
+        raise pa.ArrowInvalid("a time so early that it would wrap around")
+    return pc.subtract(sent, _EPOCH_2000)
+
+
+def _jsonb(array: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.binary_join_element_wise(pa.scalar(b"\x01"), array.cast(pa.binary()), pa.scalar(b""))
+
+
+def _uuid(array: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.chunked_array([_uuid_chunk(chunk) for chunk in array.chunks], pa.binary(16))
+
+
+def _uuid_chunk(chunk: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    digits = pc.replace_substring(pc.fill_null(chunk, "0" * _UUID_HEX), "-", "")
+    if not pc.all(pc.match_substring_regex(digits, f"^[0-9A-Fa-f]{{{_UUID_HEX}}}$")).as_py():
+        raise pa.ArrowInvalid("not a uuid")
+    data = pa.py_buffer(bytes.fromhex("".join(digits.to_pylist())))
+    values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(chunk), [None, data])
+    return pc.if_else(chunk.is_valid(), values, pa.scalar(None, pa.binary(16)))

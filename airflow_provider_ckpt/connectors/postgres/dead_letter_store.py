@@ -1,0 +1,162 @@
+"""Dead letters in a PostgreSQL table of their own, whatever the sink is; pipelines and ledgers may share one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter, KeptLetter
+from airflow_provider_ckpt.connectors.outputs import Output, WrittenTarget
+from airflow_provider_ckpt.connectors.postgres.client import (
+    error_info,
+    open_psycopg,
+    quote,
+    raised,
+    require,
+    split_table,
+)
+from airflow_provider_ckpt.connectors.postgres.dead_letters import headers_json, letter_of, storable
+from airflow_provider_ckpt.connectors.postgres.durability import DURABLE, refuse_unlogged_tables
+from airflow_provider_ckpt.connectors.postgres.identity import table_identity
+from airflow_provider_ckpt.connectors.postgres.receipts import LETTER_COLUMNS, LOCK
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, describe, psycopg_fetch
+from airflow_provider_ckpt.connectors.protocols import Connection, SinkContext
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorType
+from airflow_provider_ckpt.core.wave import BatchTask
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+_COLUMNS = (*LETTER_COLUMNS, "number")
+_RIGHTS = """
+SELECT bool_and(pg_catalog.has_table_privilege({0}::oid, needed)) FROM unnest('{{INSERT,SELECT}}'::text[]) AS needed
+"""
+_PAGE = 1000
+
+
+class PostgresBox:
+    """See :class:`~airflow_provider_ckpt.connectors.dead_letter_store.LetterBox`."""
+
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
+        self._name = pipeline.dead_letter_queue.table
+        schema, table = split_table(self._name)
+        self._sql = f"{quote(schema)}.{quote(table)}" if schema else quote(table)
+        self._connection = require(connection, "place for dead letters")
+        self._context = context
+        self._open: Any = None
+
+    def check(self) -> None:
+        """See :meth:`LetterBox.check`."""
+        with self._session("checking it") as fetch:
+            table = describe(fetch, self._name)
+            if table is None:
+                self._create()
+                table = describe(fetch, self._name)
+            assert table is not None
+            refuse_unlogged_tables(fetch, table.schema, [table.name], self._context.pipeline)
+            lacking = [name for name in _COLUMNS if name not in table.by_name]
+            if lacking:
+                raise ConfigError(
+                    f"dead_letter_queue.table: {table.label} is another table: it has no column {', '.join(lacking)}.",
+                    pipeline=self._context.pipeline,
+                    hint="Name one that does not exist; it is created as it must be.",
+                )
+            if not fetch(_RIGHTS, [table.oid])[0][0]:
+                raise ConfigError(
+                    f"the user of connection {self._connection.id!r} may not keep dead letters in {table.label}.",
+                    pipeline=self._context.pipeline,
+                    hint=f"GRANT INSERT, SELECT ON {table.sql} to it.",
+                )
+
+    def outputs(self) -> Sequence[Output]:
+        """See :class:`NamesOutputs`."""
+        with self._session("looking for it") as fetch:
+            table = describe(fetch, self._name)
+            if table is None:
+                return []
+            return [WrittenTarget("dead_letter_queue.table", table.label, "postgres", table_identity(fetch, table.oid))]
+
+    def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
+        """See :meth:`LetterBox.keep`."""
+        from psycopg2.extras import execute_values
+
+        statement = (
+            f"INSERT INTO {self._sql.replace('%', '%%')} ({', '.join(map(quote, _COLUMNS))}) VALUES %s "
+            "ON CONFLICT (ledger, pipeline, generation, partition, seq, attempt, epoch, number) DO NOTHING"
+        )
+        rows = [self._row(task, letters[number], number) for number in range(first, len(letters))]
+        with self._session("writing") as _, self._open.cursor() as cursor:
+            cursor.execute(f"BEGIN; SELECT {DURABLE}")
+            execute_values(cursor, statement, rows, page_size=_PAGE)
+            cursor.execute("COMMIT")
+
+    def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
+        """See :meth:`LetterBox.letters`."""
+        table = self._sql.replace("{", "{{").replace("}", "}}")
+        statement = f"""
+            SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {table}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
+              AND partition = {{3}}::text AND seq = {{4}}::bigint AND attempt = {{5}}::int AND epoch = {{6}}::bigint
+            ORDER BY number"""
+        for source in sources:
+            key = [source.key.generation, source.key.partition, source.key.seq, source.attempt, source.epoch]
+            with self._session("reading") as fetch:
+                found = describe(fetch, self._name) is not None
+                rows = fetch(statement, [self._context.ledger, self._context.pipeline, *key]) if found else []
+            yield from (letter_of(source, row) for row in rows)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _row(self, task: BatchTask, letter: DeadLetter, number: int) -> tuple[Any, ...]:
+        key, error = task.key, letter.error
+        return (
+            *(self._context.ledger, self._context.pipeline, key.generation, key.partition, key.seq),
+            *(task.attempt, self._context.epoch, letter.position, letter.key, letter.value),
+            *(error.type.value, storable(error.message), error.sqlstate, headers_json(letter), number),
+        )
+
+    def _create(self) -> None:
+        import psycopg2
+
+        try:
+            with self._open.cursor() as cursor:
+                cursor.execute(
+                    f"""
+                    SELECT {DURABLE};
+                    SELECT pg_catalog.pg_advisory_xact_lock({LOCK:d});
+                    CREATE TABLE IF NOT EXISTS {self._sql} (
+                        ledger text NOT NULL, pipeline text NOT NULL, generation int NOT NULL, partition text NOT NULL,
+                        seq bigint NOT NULL, attempt int NOT NULL, epoch bigint NOT NULL, number int NOT NULL,
+                        position bigint NOT NULL, key bytea, value bytea, error_type text NOT NULL, error text NOT NULL,
+                        sqlstate text, headers jsonb NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp(),
+                        PRIMARY KEY (ledger, pipeline, generation, partition, seq, attempt, epoch, number)
+                    )
+                    """
+                )
+        except (psycopg2.errors.InsufficientPrivilege, psycopg2.errors.InvalidSchemaName) as error:
+            raise ConfigError(
+                f"dead_letter_queue.table: {self._name} does not exist, and the user of connection "
+                f"{self._connection.id!r} may not create it.",
+                pipeline=self._context.pipeline,
+                hint="GRANT CREATE ON its schema to that user, or let another user create it by a run of theirs.",
+            ) from error
+
+    @contextmanager
+    def _session(self, doing: str) -> Iterator[Fetch]:
+        import psycopg2
+
+        if self._open is None:
+            self._open = open_psycopg(self._connection, f"ckpt-letters:{self._context.pipeline}", ErrorType.SINK)
+        try:
+            yield psycopg_fetch(self._open)
+        except psycopg2.Error as error:
+            lost = self._open.closed != 0
+            self.close()
+            info = error_info(error, ErrorType.SINK, f"{doing} of dead letter table {self._name}", lost=lost)
+            raise raised(info) from error

@@ -1,0 +1,144 @@
+"""The relations that a source's rows come from: partitions, heirs and, of a view, all that it reads, at any depth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_ckpt.connectors.postgres.client import quote
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
+
+_ORIGINS = """
+WITH RECURSIVE origin (oid) AS (
+    SELECT {0}::oid
+  UNION
+    SELECT next.oid FROM origin, LATERAL (
+        SELECT i.inhrelid AS oid FROM pg_catalog.pg_inherits i WHERE i.inhparent = origin.oid
+      UNION ALL
+        SELECT d.refobjid FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_depend d
+            ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+        WHERE w.ev_class = origin.oid AND w.ev_type = '1' AND d.refclassid = 'pg_catalog.pg_class'::regclass
+          AND d.refobjid <> origin.oid
+    ) AS next
+)
+SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relfilenode::bigint, ARRAY(
+    SELECT pg_catalog.format('%s/%s', i.inhparent::bigint, i.xmin) FROM pg_catalog.pg_inherits i
+    WHERE i.inhrelid = c.oid ORDER BY i.inhparent
+)
+FROM origin JOIN pg_catalog.pg_class c ON c.oid = origin.oid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind NOT IN ('i', 'I', 'S', 't', 'c')
+ORDER BY c.oid
+"""
+
+_DEFINITION = """
+SELECT w.ev_action::text FROM pg_catalog.pg_rewrite w
+JOIN pg_catalog.pg_class c ON c.oid = w.ev_class AND c.relkind = 'v'
+WHERE w.ev_class = {0}::oid AND w.ev_type = '1'
+"""
+_HEIRS = """
+WITH RECURSIVE heir (oid, name) AS (
+    SELECT a.attrelid, a.attname FROM pg_catalog.pg_attribute a
+    WHERE (a.attrelid, a.attnum) IN (SELECT * FROM unnest({0}::oid[], {1}::int[]))
+  UNION
+    SELECT i.inhrelid, heir.name FROM heir JOIN pg_catalog.pg_inherits i ON i.inhparent = heir.oid
+)
+SELECT a.attrelid::bigint, a.attnum::int, a.attname::text FROM heir
+JOIN pg_catalog.pg_attribute a ON a.attrelid = heir.oid AND a.attname = heir.name
+"""
+_OUTPUT = re.compile(r":resname ((?:\\.|[^\s\\])+) :ressortgroupref \d+ :resorigtbl (\d+) :resorigcol (\d+)")
+"""An output column of a query, and the column of a relation that it is, in the server's own notation of a view."""
+
+UNDATED = {"f": "foreign table", "m": "materialised view"}
+"""Kinds of relation whose rows come from elsewhere, so that nobody can tell here which of them are still to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One of these relations.
+
+    :param kind: pg_class.relkind
+    :param file: where its rows are stored; another one once they were all written anew, or removed by TRUNCATE
+    :param attached: each relation that it is a partition or heir of, by oid, and the transaction that made it one
+    """
+
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    file: int
+    attached: Sequence[str] = ()
+
+    @property
+    def parents(self) -> frozenset[int]:
+        """Relations that it is a partition or heir of."""
+        return frozenset(int(link.partition("/")[0]) for link in self.attached)
+
+    @property
+    def sql(self) -> str:
+        """Its name as SQL."""
+        return f"{quote(self.schema)}.{quote(self.name)}"
+
+    @property
+    def label(self) -> str:
+        """Its name for a person."""
+        return f"{self.schema}.{self.name}"
+
+
+def origins(fetch: Fetch, table: Table) -> Sequence[Origin]:
+    """The relation itself, and all that its rows come from; what functions inside a view read cannot be known."""
+    return [Origin(*row) for row in fetch(_ORIGINS, [table.oid])]
+
+
+def moved_in(known: Sequence[Origin], attached: Mapping[int, Sequence[str]]) -> frozenset[int]:
+    """Return the relations that were attached since, themselves or by one that they lie below.
+
+    :param known: the relations as they are now
+    :param attached: by oid, how each was attached before
+    """
+    moved = {item.oid for item in known if list(attached.get(item.oid, item.attached)) != list(item.attached)}
+    while below := {item.oid for item in known if item.parents & moved} - moved:
+        moved |= below
+    return frozenset(moved)
+
+
+@dataclass(frozen=True, slots=True)
+class OriginColumn:
+    """A column of an origin.
+
+    :param relation: the origin's oid
+    """
+
+    relation: int
+    number: int
+    name: str
+
+
+def origin_columns(fetch: Fetch, table: Table, column: str) -> Sequence[OriginColumn]:
+    """The columns that a column is, in its partitions and heirs too, and below views, whatever it is called there."""
+    found = {(table.oid, table.by_name[column].number)}
+    views = [(table.oid, column)]
+    seen: set[tuple[int, str]] = set()
+    while views:
+        view = views.pop()
+        if view in seen:
+            continue
+        seen.add(view)
+        for (definition,) in fetch(_DEFINITION, [view[0]]):
+            below = {
+                (int(oid), int(number))
+                for name, oid, number in _OUTPUT.findall(definition)
+                if oid != "0" and re.sub(r"\\(.)", r"\1", name) == view[1]
+            }
+            views += [(item.relation, item.name) for item in _with_heirs(fetch, below - found)]
+            found |= below
+    return _with_heirs(fetch, found)
+
+
+def _with_heirs(fetch: Fetch, columns: Iterable[tuple[int, int]]) -> Sequence[OriginColumn]:
+    known = sorted(columns)
+    if not known:
+        return []
+    oids, numbers = ("{" + ",".join(map(str, values)) + "}" for values in zip(*known, strict=True))
+    return [OriginColumn(*row) for row in fetch(_HEIRS, [oids, numbers])]

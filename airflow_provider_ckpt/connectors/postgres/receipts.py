@@ -1,0 +1,259 @@
+"""The sink's bookkeeping tables, beside the target in its schema: fence, receipts, dead letters and their replays.
+
+Keyed by ledger and pipeline, so that several pipelines, and a ledger in the same database, live beside each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_provider_ckpt.connectors.postgres.client import quote
+from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.core.batch import BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.ranges import Range
+
+FENCE = "ckpt_sink_fence"
+RECEIPT = "ckpt_sink_receipt"
+DEAD_LETTER = "ckpt_sink_dead_letter"
+REPLAY = "ckpt_sink_replay"
+TABLES = (FENCE, RECEIPT, DEAD_LETTER)
+ALL_TABLES = (*TABLES, REPLAY)
+LATER_COLUMNS = ((RECEIPT, "positions"), (RECEIPT, "added"), (FENCE, "witness"))
+"""Columns that tables made by an earlier version lack."""
+
+LOCK = int.from_bytes(hashlib.sha256(b"airflow-provider-ckpt sink bookkeeping").digest()[:8], "big", signed=True)
+"""Advisory lock held while the tables are created: CREATE TABLE IF NOT EXISTS alone fails in a race."""
+
+LETTER_COLUMNS = (
+    "ledger", "pipeline", "generation", "partition", "seq", "attempt", "epoch", "position", "key", "value",
+    "error_type", "error", "sqlstate", "headers",
+)  # fmt: skip
+
+_RECEIPT_COLUMNS = (
+    "generation, partition, seq, range_start, range_end, verdict, epoch, attempt, "
+    "read, delivered, filtered, dead_lettered, at, bound, positions"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bookkeeping:
+    """The tables in one schema, and the statements over them.
+
+    Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.table.Fetch`.
+    """
+
+    schema: str
+
+    def table(self, name: str) -> str:
+        """One of :data:`ALL_TABLES`, as SQL; braces doubled, since statements are templates."""
+        return f"{quote(self.schema)}.{quote(name)}".replace("{", "{{").replace("}", "}}")
+
+    @property
+    def create(self) -> str:
+        """Statements that create what is absent."""
+        return f"""
+            CREATE TABLE IF NOT EXISTS {self.table(FENCE)} (
+                ledger text NOT NULL, pipeline text NOT NULL, epoch bigint NOT NULL,
+                at timestamptz NOT NULL DEFAULT clock_timestamp(),
+                PRIMARY KEY (ledger, pipeline)
+            );
+            CREATE TABLE IF NOT EXISTS {self.table(RECEIPT)} (
+                ledger text NOT NULL, pipeline text NOT NULL, generation int NOT NULL, partition text NOT NULL,
+                seq bigint NOT NULL, range_start bigint NOT NULL, range_end bigint NOT NULL, verdict text NOT NULL,
+                epoch bigint NOT NULL, attempt int NOT NULL, read bigint NOT NULL, delivered bigint NOT NULL,
+                filtered bigint NOT NULL, dead_lettered bigint NOT NULL,
+                at timestamptz NOT NULL DEFAULT clock_timestamp(), bound bigint, positions text,
+                PRIMARY KEY (ledger, pipeline, generation, partition, seq),
+                CHECK (range_start < range_end), CHECK (read = delivered + filtered + dead_lettered)
+            );
+            ALTER TABLE {self.table(RECEIPT)} ADD COLUMN IF NOT EXISTS positions text;
+            CREATE INDEX IF NOT EXISTS {quote(f"{RECEIPT}_known")}
+                ON {self.table(RECEIPT)} (ledger, pipeline, partition, generation, range_end);
+            ALTER TABLE {self.table(RECEIPT)} ADD COLUMN IF NOT EXISTS added bigint;
+            ALTER TABLE {self.table(FENCE)} ADD COLUMN IF NOT EXISTS witness jsonb;
+            CREATE TABLE IF NOT EXISTS {self.table(DEAD_LETTER)} (
+                ledger text NOT NULL, pipeline text NOT NULL, generation int NOT NULL, partition text NOT NULL,
+                seq bigint NOT NULL, attempt int NOT NULL, epoch bigint NOT NULL, position bigint NOT NULL,
+                key bytea, value bytea, error_type text NOT NULL, error text NOT NULL, sqlstate text,
+                headers jsonb NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp()
+            );
+            CREATE INDEX IF NOT EXISTS {quote(f"{DEAD_LETTER}_batch")}
+                ON {self.table(DEAD_LETTER)} (ledger, pipeline, generation, partition, seq);
+            CREATE TABLE IF NOT EXISTS {self.table(REPLAY)} (
+                ledger text NOT NULL, pipeline text NOT NULL, partition text NOT NULL, replay jsonb NOT NULL,
+                at timestamptz NOT NULL DEFAULT clock_timestamp(),
+                PRIMARY KEY (ledger, pipeline, partition)
+            );
+        """
+
+    @property
+    def claim(self) -> str:
+        """Claim a receipt, and lock the fence row to the transaction's end.
+
+        Values: ledger, pipeline, epoch, generation, partition, seq, range start and end, verdict, attempt, the four
+        counts, time, bound, positions. Fails for want of an epoch (23502) unless the fence stands at it, and because
+        there is a receipt (23505) if there is one.
+        """
+        return f"""
+            INSERT INTO {self.table(RECEIPT)} (ledger, pipeline, epoch, generation, partition, seq, range_start,
+                range_end, verdict, attempt, read, delivered, filtered, dead_lettered, at, bound, positions)
+            VALUES ({{0}}, {{1}}, (
+                    SELECT epoch FROM {self.table(FENCE)}
+                    WHERE ledger = {{0}} AND pipeline = {{1}} AND epoch = {{2}} FOR SHARE
+                ), {{3}}, {{4}}, {{5}}, {{6}}, {{7}}, {{8}}, {{9}}, {{10}}, {{11}}, {{12}}, {{13}}, {{14}}, {{15}},
+                {{16}})"""
+
+    @property
+    def recount(self) -> str:
+        """Set a claimed receipt's counts. Values: the key's five parts, then delivered and dead-lettered."""
+        return f"""
+            UPDATE {self.table(RECEIPT)} SET delivered = {{5}}::bigint, dead_lettered = {{6}}::bigint
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
+              AND partition = {{3}}::text AND seq = {{4}}::bigint
+            RETURNING 1"""
+
+    def note_added(self, added: str) -> str:
+        """Statement that keeps how many rows a claimed batch really added. Values: the key's five parts.
+
+        :param added: SQL expression
+        """
+        return f"""
+            UPDATE {self.table(RECEIPT)} SET added = {added}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
+              AND partition = {{3}}::text AND seq = {{4}}::bigint"""
+
+    @property
+    def receipt(self) -> str:
+        """One receipt. Values: the key's five parts."""
+        return f"""
+            SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
+              AND partition = {{3}}::text AND seq = {{4}}::bigint"""
+
+    @property
+    def partitions(self) -> str:
+        """The partitions that have receipts, found one after the other. Values: ledger, pipeline."""
+        least = (
+            f"SELECT min(partition) FROM {self.table(RECEIPT)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"
+        )
+        return f"""
+            WITH RECURSIVE found (name) AS (
+                ({least}) UNION ALL SELECT ({least} AND partition > found.name) FROM found WHERE found.name IS NOT NULL
+            )
+            SELECT name FROM found WHERE name IS NOT NULL"""
+
+    @property
+    def receipts(self) -> str:
+        """A partition's receipts that are news. Values: ledger, pipeline, partition, and up to which generation and
+        position it is known."""
+        return f"""
+            SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = {{2}}::text
+              AND (generation, range_end) > ({{3}}::int, ({{4}})::bigint)"""
+
+    @property
+    def missing(self) -> str:
+        """Which of some batches have no receipt. Values: ledger, pipeline, the batches as JSON."""
+        return f"""
+            SELECT (wanted ->> 0)::int, wanted ->> 1, (wanted ->> 2)::bigint
+            FROM pg_catalog.jsonb_array_elements({{2}}::jsonb) AS wanted
+            WHERE NOT EXISTS (
+                SELECT FROM {self.table(RECEIPT)}
+                WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = (wanted ->> 0)::int
+                  AND partition = wanted ->> 1 AND seq = (wanted ->> 2)::bigint
+            )"""
+
+    @property
+    def letters(self) -> str:
+        """The dead letters of one attempt, always in the same order. Values: the key's five parts, attempt, epoch."""
+        return f"""
+            SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {self.table(DEAD_LETTER)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
+              AND partition = {{3}}::text AND seq = {{4}}::bigint AND attempt = {{5}}::int AND epoch = {{6}}::bigint
+            ORDER BY position, error_type, value, key, error, headers"""
+
+    @property
+    def keep_replay(self) -> str:
+        """Keep a replay, in place of one that was forgotten unsent. Values: ledger, pipeline, partition, JSON text."""
+        return f"""
+            INSERT INTO {self.table(REPLAY)} (ledger, pipeline, partition, replay)
+            VALUES ({{0}}::text, {{1}}::text, {{2}}::text, {{3}}::jsonb)
+            ON CONFLICT (ledger, pipeline, partition) DO UPDATE SET replay = excluded.replay, at = clock_timestamp()
+            RETURNING 1"""
+
+    @property
+    def replays(self) -> str:
+        """Replays. Values: ledger, pipeline, partitions."""
+        return f"""
+            SELECT partition, replay FROM {self.table(REPLAY)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = ANY ({{2}}::text[])"""
+
+    @property
+    def kept_files(self) -> str:
+        """Lists of source files, which are kept among the replays. Values: ledger, pipeline, the first ordinal."""
+        return f"""
+            SELECT replay FROM {self.table(REPLAY)}
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text
+              AND CASE WHEN left(partition, 6) = 'files:' THEN split_part(partition, ':', 2)::bigint >= {{2}}::bigint
+                       ELSE false END"""
+
+    @property
+    def fence_epoch(self) -> str:
+        """The fence's epoch. Values: ledger, pipeline."""
+        return f"SELECT epoch FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"
+
+    @property
+    def raise_fence(self) -> str:
+        """Raise the fence, never lower it; waits for whoever holds it. Values: ledger, pipeline, epoch."""
+        return f"""
+            INSERT INTO {self.table(FENCE)} AS f (ledger, pipeline, epoch)
+            VALUES ({{0}}::text, {{1}}::text, {{2}}::bigint)
+            ON CONFLICT (ledger, pipeline) DO UPDATE SET epoch = excluded.epoch, at = clock_timestamp()
+            WHERE f.epoch < excluded.epoch RETURNING epoch"""
+
+    @property
+    def keep_witness(self) -> str:
+        """Keep a witness of the target with the fence. Values: ledger, pipeline, epoch, JSON text."""
+        return f"""
+            UPDATE {self.table(FENCE)} SET witness = {{3}}::jsonb
+            WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND epoch = {{2}}::bigint RETURNING 1"""
+
+    @property
+    def witness(self) -> str:
+        """The witness, and whether any row was ever delivered. Values: ledger, pipeline."""
+        return f"""
+            SELECT witness, EXISTS (
+                SELECT FROM {self.table(RECEIPT)}
+                WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND delivered > 0
+            ) FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND witness IS NOT NULL"""
+
+    @property
+    def claims(self) -> str:
+        """Ledgers and epochs that fence a pipeline here. Values: pipeline."""
+        return f"SELECT ledger, epoch FROM {self.table(FENCE)} WHERE pipeline = {{0}}::text"
+
+
+def receipt_of(row: tuple[Any, ...]) -> Receipt:
+    """A receipt from a row of :attr:`Bookkeeping.receipt` or :attr:`Bookkeeping.receipts`."""
+    generation, partition, seq, start, end, verdict, epoch, attempt, *counts, at, bound, positions = row
+    assert isinstance(at, datetime)
+    return Receipt(
+        BatchKey(generation, partition, seq),
+        Range(start, end),
+        Verdict(verdict),
+        epoch,
+        attempt,
+        Counts(*counts),
+        at.astimezone(UTC),
+        bound,
+        positions,
+    )
+
+
+def session_prefix(context: SinkContext) -> str:
+    """What the names of a pipeline's writing sessions begin with; the epoch follows."""
+    digest = hashlib.sha256(f"{context.ledger}\n{context.pipeline}".encode()).hexdigest()[:24]
+    return f"ckpt:{digest}:"

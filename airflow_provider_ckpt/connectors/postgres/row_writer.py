@@ -1,0 +1,327 @@
+"""Puts a batch's rows into the target inside the writer's transaction: all at once, or one by one if some are bad.
+
+All at once: binary COPY straight into the target, or through a temporary table where values need a cast or rows replace
+others. One by one: an exception block for each row where it must be, so that a bad record costs itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors.postgres.binary_copy import Field, encoded, fields
+from airflow_provider_ckpt.connectors.postgres.client import literal, quote, without_values
+from airflow_provider_ckpt.connectors.postgres.exact_values import MISFIT
+from airflow_provider_ckpt.connectors.postgres.row_count import RowCount
+from airflow_provider_ckpt.connectors.postgres.row_errors import (
+    OF_A_ROW,
+    OF_DATA,
+    OF_FUNCTIONS,
+    OF_NAMES,
+    OF_SEVERAL,
+    OF_SYNTAX,
+    may_be_of_rows,
+)
+from airflow_provider_ckpt.connectors.postgres.table import Table
+from airflow_provider_ckpt.connectors.postgres.upsert_key import KeyColumn
+from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.core.errors import ConfigError, ErrorInfo, ErrorType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BAD = "ckpt_bad"
+CHECK = "SET CONSTRAINTS ALL IMMEDIATE"
+"""Checks what the target defers to the commit while the failure can still be traced to its row."""
+
+_MISFIT_STATE = "22000"
+
+_BLOCK = 64
+"""Rows that are tried together before they are tried one by one."""
+
+
+class Rows:
+    """Sends the rows of batches that share one schema.
+
+    :param cursor: an ADBC cursor of the lane's connection, in a transaction whenever a method is called
+    :param key: the target's key columns; empty for append
+    :param count: counts the rows that the target gets
+    :param direct: whether COPY may go straight into the target
+    :param shows: whether errors may show values; otherwise they name the column instead
+    :raises ConfigError: if rows of this schema cannot go into the target
+    """
+
+    def __init__(
+        self,
+        cursor: Any,
+        target: Table,
+        schema: pa.Schema,
+        key: Sequence[KeyColumn],
+        count: RowCount,
+        *,
+        direct: bool,
+        shows: bool,
+    ) -> None:
+        self._cursor = cursor
+        self._target = target
+        self._key = key
+        self._count = count
+        self._direct = direct
+        self._shows = shows
+        self._strict = fields(schema, target, strict=True)
+        self._lenient = fields(schema, target, strict=False)
+
+    def send(self, rows: pa.Table) -> None:
+        """All rows or an error.
+
+        :raises pyarrow.ArrowInvalid: if a value has no binary form of the target's type; :meth:`cast` may still do
+        """
+        if self._direct and not self._key and all(field.direct for field in self._strict):
+            self._ingest(self._target.name, encoded(rows, self._strict), db_schema_name=self._target.schema)
+        else:
+            stage = self._stage(rows, self._strict)
+            self._script(self._insert_all(self._strict, stage))
+
+    def cast(self, rows: pa.Table) -> None:
+        """All rows or an error, every value cast by the server."""
+        stage = self._stage(rows, self._lenient)
+        self._script(self._insert_all(self._lenient, stage))
+
+    def send_each(self, rows: pa.Table) -> dict[int, ErrorInfo]:
+        """All rows that the target takes.
+
+        :return: errors of the others, by number
+        """
+        stage = self._stage(rows, self._lenient)
+        self._script(
+            f"CREATE TEMP TABLE IF NOT EXISTS {_BAD}"
+            " (number bigint, sqlstate text, message text, trace text, field text)"
+            f" ON COMMIT DELETE ROWS; {self._block(stage)}"
+        )
+        self._cursor.execute(f"SELECT number, sqlstate, message, trace, field FROM pg_temp.{_BAD} ORDER BY number")
+        found = {number: _error_of(*told) for number, *told in self._cursor.fetchall()}
+        return found if self._shows else {number: _without_values(error) for number, error in found.items()}
+
+    @property
+    def counting(self) -> RowCount:
+        """SQL that counts the target's rows."""
+        return self._count
+
+    def _script(self, statements: str) -> None:
+        self._cursor.executescript(statements)
+
+    def _ingest(self, table: str, rows: pa.Table, **where: Any) -> None:
+        self._cursor.adbc_ingest(table, rows, mode="append", **where)
+
+    def _stage(self, rows: pa.Table, chosen: Sequence[Field]) -> str:
+        import pyarrow as pa
+
+        columns = ", ".join(f"{quote(field.name)} {field.stage_type}" for field in chosen)
+        name = "ckpt_stage_" + hashlib.sha256(columns.encode()).hexdigest()[:16]
+        self._script(
+            f"CREATE TEMP TABLE IF NOT EXISTS {name} ({NUMBER} bigint{', ' + columns if columns else ''})"
+            " ON COMMIT DELETE ROWS"
+        )
+        sent = encoded(rows, chosen)
+        numbered = pa.table([rows.column(NUMBER), *sent.columns], [NUMBER, *sent.column_names])
+        self._ingest(name, numbered, temporary=True)
+        return f"pg_temp.{name}"
+
+    def _insert_all(self, chosen: Sequence[Field], stage: str) -> str:
+        insert = self._insert(chosen, stage)
+        return f"{insert} SELECT {self._count.sent(self._number(chosen, stage))};" if self._key else insert
+
+    def _number(self, chosen: Sequence[Field], stage: str, where: str = "") -> str:
+        """SQL for how many rows the target should get of those in the stage: of each key one."""
+        distinct = f"DISTINCT {self._keys(chosen)}" if self._key else "1"
+        return f"(SELECT count(*) FROM (SELECT {distinct} FROM {stage} AS s {where}) AS ckpt_chosen)"
+
+    def _keys(self, chosen: Sequence[Field]) -> str:
+        values = {field.name: field.value for field in chosen}
+        return ", ".join(part.comparable(values[part.name]) for part in self._key)
+
+    def _insert(self, chosen: Sequence[Field], stage: str, where: str = "") -> str:
+        names = ", ".join(quote(field.name) for field in chosen)
+        key = {part.name for part in self._key}
+        values = ", ".join(field.value if field.name in key else field.exact for field in chosen)
+        newest, order, replace = "", f"s.{NUMBER}", ""
+        if self._key:
+            keys = self._keys(chosen)
+            newest, order = f"DISTINCT ON ({keys})", f"{keys}, s.{NUMBER} DESC"
+            replace = self._on_conflict([field.name for field in chosen])
+        return (
+            f"INSERT INTO {self._target.sql} AS ckpt_target ({names}) OVERRIDING SYSTEM VALUE "
+            f"SELECT {newest} {values} FROM {stage} AS s {where} ORDER BY {order} {replace};"
+        )
+
+    def _on_conflict(self, names: Sequence[str]) -> str:
+        """A row that is there is replaced; one that is nothing but its key is written once more, so that it counts."""
+        key = [part.name for part in self._key]
+        mutable = [name for name, column in self._target.by_name.items() if column.identity != "a"]
+        others = [name for name in names if name in mutable and name not in key]
+        kept = next((name for name in mutable if not self._target.by_name[name].generated), None)
+        if others:
+            changes = ", ".join(f"{quote(name)} = excluded.{quote(name)}" for name in others)
+        elif kept is not None:
+            changes = f"{quote(kept)} = ckpt_target.{quote(kept)}"
+        else:
+            raise ConfigError(
+                f"target {self._target.label} has no column that an upsert could write: all are generated.",
+                hint="Use mode: append.",
+            )
+        return f"ON CONFLICT ({', '.join(map(quote, key))}) DO UPDATE SET {changes}"
+
+    def _block(self, stage: str) -> str:
+        """Blocks of rows in order, each in a subtransaction; the rows of a block that fails, one by one.
+
+        An error that a function of the target raises is its row's if another row passes, else the batch's.
+        """
+        body = f"""
+            #variable_conflict use_column
+            DECLARE ckpt_block record; ckpt_item record; ckpt_detail text; ckpt_context text; ckpt_field text;
+                ckpt_before bigint; ckpt_added bigint := 0; ckpt_sent bigint := 0;
+                ckpt_state text; ckpt_told text; ckpt_raised text; ckpt_why text; ckpt_unread boolean;
+            BEGIN
+                FOR ckpt_block IN
+                    SELECT array_agg(ctid) AS places FROM (
+                        SELECT ctid, (row_number() OVER (ORDER BY {NUMBER}) - 1) / {_BLOCK} AS block FROM {stage}
+                    ) AS ranked GROUP BY block ORDER BY block
+                LOOP
+                    BEGIN
+                        {self._counted(stage, "WHERE s.ctid = ANY (ckpt_block.places)")}
+                    EXCEPTION WHEN OTHERS OR assert_failure THEN
+                        IF SQLSTATE !~ '{OF_SEVERAL}' THEN RAISE; END IF;
+                        FOR ckpt_item IN
+                            SELECT ctid AS place, {NUMBER} AS number FROM {stage}
+                            WHERE ctid = ANY (ckpt_block.places) ORDER BY {NUMBER}
+                        LOOP
+                            BEGIN
+                                {self._counted(stage, "WHERE s.ctid = ckpt_item.place")}
+                            EXCEPTION WHEN OTHERS OR assert_failure THEN
+                                IF SQLSTATE !~ '{OF_A_ROW}' THEN RAISE; END IF;
+                                GET STACKED DIAGNOSTICS
+                                    ckpt_state = RETURNED_SQLSTATE, ckpt_told = MESSAGE_TEXT,
+                                    ckpt_detail = PG_EXCEPTION_DETAIL, ckpt_context = PG_EXCEPTION_CONTEXT;
+                                IF ckpt_state ~ '{OF_FUNCTIONS}' THEN
+                                    ckpt_why := coalesce(ckpt_why, ckpt_told);
+                                    ckpt_raised := coalesce(ckpt_raised, ckpt_state);
+                                ELSIF ckpt_state !~ '{OF_DATA}' THEN
+                                    ckpt_unread := false;
+                                    {self._unread(stage)}
+                                    IF NOT ckpt_unread THEN RAISE; END IF;
+                                END IF;
+                                ckpt_field := NULL;
+                                {self._blame(stage)}
+                                INSERT INTO pg_temp.{_BAD} VALUES (ckpt_item.number, SQLSTATE, SQLERRM, concat_ws(
+                                    E'\\n', 'ERROR: ' || SQLSTATE || ': ' || SQLERRM,
+                                    'DETAIL: ' || nullif(ckpt_detail, ''), 'CONTEXT: ' || ckpt_context), ckpt_field);
+                            END;
+                        END LOOP;
+                    END;
+                END LOOP;
+                IF ckpt_raised IS NOT NULL AND ckpt_sent = 0 THEN
+                    RAISE EXCEPTION USING ERRCODE = ckpt_raised, MESSAGE = ckpt_why;
+                END IF;
+                PERFORM {self._count.already("ckpt_added")}, {self._count.sent("ckpt_sent")};
+            END"""
+        return f"DO {_dollar_quoted(body)};"
+
+    def _unread(self, stage: str) -> str:
+        """Finds whether the error comes from reading a value, not from the target's triggers or constraints."""
+        tried = []
+        for field in self._lenient:
+            states = OF_SYNTAX
+            if self._target.by_name[field.name].element.startswith("reg"):
+                states = f"{OF_SYNTAX}|{OF_NAMES}"
+            tried.append(f"""
+                                    BEGIN
+                                        PERFORM {field.value} FROM {stage} AS s WHERE s.ctid = ckpt_item.place;
+                                    EXCEPTION WHEN OTHERS THEN
+                                        ckpt_unread := ckpt_unread OR SQLSTATE ~ '{states}';
+                                    END;""")
+        return "".join(tried)
+
+    def _blame(self, stage: str) -> str:
+        """Finds the column whose value alone fails already, where the value may not be shown."""
+        if self._shows:
+            return ""
+        return "".join(
+            f"""
+                                BEGIN
+                                    PERFORM {self._target.by_name[field.name].fitted(field.exact)}
+                                    FROM {stage} AS s WHERE s.ctid = ckpt_item.place;
+                                EXCEPTION WHEN data_exception OR syntax_error_or_access_rule_violation
+                                    OR invalid_schema_name OR internal_error THEN
+                                    ckpt_field := {literal(field.name)};
+                                END;"""
+            for field in self._lenient
+        )
+
+    def _counted(self, stage: str, where: str) -> str:
+        """Some rows by INSERT, counted if they do not fail: the server's own counters keep what was rolled back."""
+        return f"""
+            ckpt_before := {self._count.now};
+            {self._insert(self._lenient, stage, where)}
+            ckpt_added := ckpt_added + {self._count.now} - ckpt_before;
+            ckpt_sent := ckpt_sent + {self._number(self._lenient, stage, where)};"""
+
+
+def _without_values(error: ErrorInfo) -> ErrorInfo:
+    unread = re.search(f"{OF_SYNTAX}|{OF_NAMES}", error.sqlstate or "")
+    return replace(error, message=without_values(error.message, "22000" if unread else error.sqlstate), trace=None)
+
+
+def _error_of(sqlstate: str, message: str, trace: str, field: str | None) -> ErrorInfo:
+    misfit = message.partition(MISFIT)[2]
+    if misfit:
+        return ErrorInfo(ErrorType.SINK, misfit.removesuffix('"'), False, _MISFIT_STATE, trace=trace)
+    where = f"column {field}: " if field else ""
+    return ErrorInfo(ErrorType.SINK, f"{where}{message}", False, sqlstate, trace=trace)
+
+
+def _dollar_quoted(body: str) -> str:
+    tag = "$ckpt$"
+    while tag in body:
+        tag = f"{tag[:-1]}_$"
+    return f"{tag}{body}{tag}"
+
+
+def deliver_with_care(
+    rows: pa.Table,
+    sender: Rows,
+    run: Callable[[str], None],
+    *,
+    cast: bool,
+) -> Mapping[int, ErrorInfo]:
+    """Put a batch into the target that :meth:`Rows.send` could not.
+
+    :param run: runs statements in the transaction
+    :param cast: whether all rows together are worth another try
+    :return: errors of the records that were left out, by number
+    """
+    from adbc_driver_manager import Error
+
+    def attempt(send: Callable[[pa.Table], dict[int, ErrorInfo] | None], before: str = "") -> Mapping[int, ErrorInfo]:
+        run(f"SAVEPOINT ckpt_rows; SELECT {sender.counting.start(rows.num_rows)}; {before}")
+        left_out = send(rows)
+        run(CHECK)
+        return left_out or {}
+
+    again = "ROLLBACK TO SAVEPOINT ckpt_rows"
+    if cast:
+        try:
+            return attempt(sender.cast)
+        except Error as error:
+            if not may_be_of_rows(error):
+                raise
+        run(again)
+    try:
+        return attempt(sender.send_each)
+    except Error as error:
+        if not may_be_of_rows(error):
+            raise
+    run(again)
+    return attempt(sender.send_each, CHECK)

@@ -1,0 +1,153 @@
+"""Cuts a stretch of a PostgreSQL table into batches by counting rows along the cursor's index.
+
+With an index that leads with the cursor, each boundary is found by skipping N entries of it; without one, one pass
+numbers the rows. Rows of equal cursor value stay together.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_provider_ckpt.connectors.postgres.client import quote
+from airflow_provider_ckpt.connectors.postgres.column_types import CursorKind, position_sql, value_sql
+from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
+from airflow_provider_ckpt.connectors.protocols import PlannedBatch
+from airflow_provider_ckpt.core.ranges import Range
+
+log = logging.getLogger(__name__)
+
+AUTO_RECORDS = 50_000
+"""Records of a batch that the source picks itself."""
+
+AUTO_BYTES = 16_000_000
+"""Bytes of a batch that the source picks itself, at most."""
+
+_SMALL = 20_000
+"""Up to this many records are one batch; more are at least :data:`_AT_LEAST`."""
+
+_AT_LEAST = 4
+
+_INDEX = """
+SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+    JOIN pg_catalog.pg_am am ON am.oid = c.relam
+    WHERE i.indrelid = {0}::oid AND i.indkey[0] = {1}::int
+      AND i.indisvalid AND i.indpred IS NULL AND am.amname = 'btree'
+)
+"""
+_SIZE = """
+SELECT sum(pg_catalog.pg_table_size(c.oid))::bigint, sum(greatest(c.reltuples, 0))::bigint
+FROM pg_catalog.pg_class c
+WHERE c.oid = {0}::oid OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree({0}::oid))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A stretch, cut.
+
+    :param more: whether the stretch goes on beyond the last batch
+    """
+
+    batches: Sequence[PlannedBatch]
+    records: int
+    more: bool
+
+
+class Cutter:
+    """Cuts stretches of one table.
+
+    :param cursor: the cursor column's name
+    """
+
+    def __init__(self, fetch: Fetch, table: Table, cursor: str) -> None:
+        self._fetch = fetch
+        self._table = table
+        column = table.by_name[cursor]
+        self._column = quote(cursor)
+        self._kind = CursorKind(column.base_type)
+        self._indexed: bool = fetch(_INDEX, [table.oid, column.number])[0][0]
+        if not self._indexed:
+            log.warning(
+                "table %s has no index that leads with the cursor %s: planning and every batch scan the whole table",
+                table.label,
+                cursor,
+            )
+
+    def batch_records(self, start: int, end: int) -> int:
+        """A good number of records a batch for this stretch: by size, and not too few batches to spread over lanes."""
+        size, known = self._fetch(_SIZE, [self._table.oid])[0]
+        counted = self._count(start, end, _AT_LEAST * AUTO_RECORDS)
+        records = max(known or 0, counted, 1)
+        good = max(min(AUTO_RECORDS, AUTO_BYTES * records // max(size or 0, 1)), 1)
+        if counted <= _SMALL:
+            return good
+        return min(good, -(-counted // _AT_LEAST))
+
+    def cut(self, partition: str, start: int, end: int, records: int, most: int) -> Cut:
+        """Cut ``[start, end)`` into batches of ``records`` records.
+
+        :param most: cut off about this many records, at least one batch
+        """
+        count = max(most // records, 1)
+        firsts = self._firsts(start, end, records, count + 1)
+        if not firsts:
+            return Cut((), 0, False)
+        more = len(firsts) > count
+        edges = [start, *firsts[1:]] if more else [start, *firsts[1:], end]
+        planned = [records] * (len(edges) - 1)
+        if not more:
+            planned[-1] = self._count(firsts[-1], end, None)
+        batches = [
+            PlannedBatch(partition, Range(low, high), held)
+            for low, high, held in zip(edges[:-1], edges[1:], planned, strict=True)
+        ]
+        return Cut(batches, sum(planned), more)
+
+    @staticmethod
+    def empty(partition: str, start: int, end: int) -> Cut:
+        """One batch over a stretch that holds no row."""
+        return Cut([PlannedBatch(partition, Range(start, end), 0)], 0, False)
+
+    def _within(self, start: int, end: int) -> str:
+        low, high = value_sql(self._kind, start), value_sql(self._kind, end)
+        return f"{self._column} >= {low} AND {self._column} < {high}"
+
+    def _count(self, start: int, end: int, most: int | None) -> int:
+        limit = "" if most is None else f" LIMIT {most:d}"
+        found = self._fetch(
+            f"SELECT count(*) FROM (SELECT FROM {self._table.sql} WHERE {self._within(start, end)}{limit}) AS held", []
+        )
+        return int(found[0][0])
+
+    def _firsts(self, start: int, end: int, records: int, limit: int) -> list[int]:
+        """Positions of the first row of each batch, at most ``limit``."""
+        query = self._skipping if self._indexed else self._numbering
+        return [int(row[0]) for row in self._fetch(query(start, end, records, limit), [])]
+
+    def _skipping(self, start: int, end: int, records: int, limit: int) -> str:
+        name, table, high = self._column, self._table.sql, value_sql(self._kind, end)
+        return f"""
+            WITH RECURSIVE first (at, number) AS (
+                (SELECT {name}, 1 FROM {table} WHERE {self._within(start, end)} ORDER BY {name} LIMIT 1)
+              UNION ALL
+                SELECT CASE WHEN next.at > first.at THEN next.at ELSE (
+                    SELECT {name} FROM {table} WHERE {name} > first.at AND {name} < {high} ORDER BY {name} LIMIT 1
+                ) END, first.number + 1
+                FROM first, LATERAL (
+                    SELECT {name} AS at FROM {table} WHERE {name} >= first.at AND {name} < {high}
+                    ORDER BY {name} OFFSET {records:d} LIMIT 1
+                ) AS next
+                WHERE first.number < {limit:d}
+            )
+            SELECT {position_sql(self._kind, "at")} FROM first WHERE at IS NOT NULL ORDER BY number"""
+
+    def _numbering(self, start: int, end: int, records: int, limit: int) -> str:
+        name = self._column
+        return f"""
+            SELECT {position_sql(self._kind, "min(at)")} FROM (
+                SELECT {name} AS at, (rank() OVER (ORDER BY {name}) - 1) / {records:d} AS number
+                FROM {self._table.sql} WHERE {self._within(start, end)}
+            ) AS numbered GROUP BY number ORDER BY number LIMIT {limit:d}"""

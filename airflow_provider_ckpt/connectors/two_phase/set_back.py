@@ -1,0 +1,143 @@
+"""Finds out whether a table still holds what its receipts say, or was restored or rolled back to an older version.
+
+The receipts of a restored table stand: a restore keeps Delta's ``txn`` actions, and a rollback keeps Iceberg's
+properties. But each node says as which version of the table it was committed, and the table's own history tells which
+versions its content goes back to. Everything is checked before each commit of ours, so what is lost is always the end
+of the chain; only a file that somebody removed or altered is lost anywhere in it. A file beside the receipts remembers
+the version that the newest fence found in order, or that a person accepted as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_ckpt.connectors.local.filesystem import io_error, write_durably
+from airflow_provider_ckpt.connectors.two_phase.receipts import Receipts
+from airflow_provider_ckpt.connectors.two_phase.version import TableVersion
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError, SinkChangedError
+
+
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """Evidence that rows or receipts of a pipeline are gone.
+
+    :param message: what was seen, as a sentence
+    :param kept: the version up to which the table still has what was committed; None if the receipts cannot be read
+    """
+
+    message: str
+    kept: int | None
+
+
+def find_setback(version: TableVersion, receipts: Receipts) -> Setback | None:
+    """Return evidence of a restore, a rollback or lost receipts; None if nothing is missing, or was ever committed.
+
+    :raises IoError: if the file system fails
+    """
+    if version.head is None:
+        return None
+    try:
+        committed = receipts.version_of(version.head)
+    except ReceiptsUnreadableError as error:
+        return Setback(error.message, None)
+    kept = version.went_back_to(max(committed, _accepted(version)))
+    if kept is None or committed <= kept:
+        return None
+    return Setback(
+        f"the table {version.layout.table} has the content of its version {kept} again, as after a restore or a "
+        f"rollback, and this pipeline has delivered rows up to version {committed}",
+        kept,
+    )
+
+
+def refuse_set_back(version: TableVersion, receipts: Receipts) -> None:
+    """Fail if the table was set back since the run took it over.
+
+    :raises SinkChangedError: saying what was seen
+    """
+    if (found := find_setback(version, receipts)) is not None:
+        raise _refusal(version, found)
+
+
+def begin_anew(version: TableVersion, receipts: Receipts, *, accepting: bool) -> int | None:
+    """Begin a new chain of receipts if the old one cannot be read; the number of the new head, or None.
+
+    A fence asks for it. Newer nodes of the old chain, which can be read, become part of the new one.
+
+    :param accepting: whether a person accepted a table that is not in order; only then all of the chain is read
+    :raises SinkChangedError: if it is not in order, and nobody did
+    :raises IoError: if the file system fails
+    """
+    found = find_setback(version, receipts)
+    if found is not None and not accepting:
+        raise _refusal(version, found)
+    if version.head is None or not accepting:
+        return None
+    lost = receipts.first_unreadable(version.head)
+    if lost is None:
+        return None
+    try:
+        return receipts.begin_anew(version.head, lost, version=version.following)
+    except OSError as error:
+        raise io_error(error, f"write receipts in {version.layout.table}") from error
+
+
+def missing(version: TableVersion, receipts: Receipts, keys: Sequence[BatchKey]) -> list[BatchKey]:
+    """Those of these batches that have no receipt that can be read, or whose rows were lost by a setback."""
+    setback = find_setback(version, receipts)
+    if setback is None:
+        held = receipts.held(version.head, keys)
+    elif setback.kept is None:
+        held = set()
+    else:
+        held = set()
+        with suppress(ReceiptsUnreadableError):
+            for entry in receipts.find(version.head, keys):
+                if entry.version <= setback.kept:
+                    held.add(entry.receipt.key)
+    return [key for key in keys if key not in held]
+
+
+def accept(version: TableVersion) -> None:
+    """Remember durably that the table is in order as of this version, or accepted as it is.
+
+    :raises IoError: if that cannot be written
+    """
+    path = version.layout.accepted
+    document = {"target": version.target, "version": version.current}
+    if _read(version) != document:
+        try:
+            write_durably(path, json.dumps(document).encode())
+        except OSError as error:
+            raise io_error(error, f"write {path}") from error
+
+
+def _refusal(version: TableVersion, found: Setback) -> SinkChangedError:
+    return SinkChangedError(
+        f"{found.message.rstrip('.')}. Nothing more was sent.",
+        pipeline=version.layout.pipeline,
+        hint="Run again: before anything is sent, the next run names what a person can decide.",
+    )
+
+
+def _accepted(version: TableVersion) -> int:
+    match _read(version):
+        case {"target": version.target, "version": int(number)}:
+            return number
+    return 0
+
+
+def _read(version: TableVersion) -> Any:
+    """Read what :func:`accept` wrote; None if it is gone or damaged, so that no version counts as accepted."""
+    path = version.layout.accepted
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    except OSError as error:
+        raise io_error(error, f"read {path}") from error

@@ -1,0 +1,299 @@
+"""Whether a ledger and a sink tell the same story of a pipeline: receipts, dead letters, rows of the target.
+
+Pure: what either side holds comes in as values, and what they disagree about comes out, each with the batch and what to
+do. The sink's receipts are the truth about delivery; where the ledger merely has not heard of one yet, nobody is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
+from airflow_provider_ckpt.core.batch import Batch, BatchKey, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.ranges import subtract
+from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.core.receipts_by_range import ReceiptsByRange, by_place
+
+_NAMED = 10
+"""Batches that one message names at most."""
+
+
+class Disagreement(StrEnum):
+    """What ledger and sink can disagree about."""
+
+    RECEIPT_MISSING = "ReceiptMissing"
+    RECEIPT_UNKNOWN = "ReceiptUnknown"
+    RECEIPT_DIFFERS = "ReceiptDiffers"
+    LETTERS_DIFFER = "DeadLettersDiffer"
+    INDEX_DIFFERS = "DeadLetterIndexDiffers"
+    ROWS_DIFFER = "TargetRowsDiffer"
+    FILES_DIFFER = "SourceFilesDiffer"
+    FILE_DAMAGED = "TargetFileDamaged"
+    SINK_CHANGED = "SinkChanged"
+
+
+_TO_DO = {
+    Disagreement.RECEIPT_MISSING: "Restore the receipt from a backup of the sink, or rewind to there if the rows are "
+    "gone with it.",
+    Disagreement.RECEIPT_UNKNOWN: "Run the pipeline: the next run reads the sink's receipts and imports it.",
+    Disagreement.RECEIPT_DIFFERS: "Keep a copy of both. The sink's receipt was written with the rows; compare the "
+    "ledger with a backup.",
+    Disagreement.LETTERS_DIFFER: "Restore the sink's dead letters from a backup; discard what cannot be restored.",
+    Disagreement.INDEX_DIFFERS: "Keep a copy of the ledger and compare it with a backup; the sink's receipt was "
+    "written with the letters.",
+    Disagreement.ROWS_DIFFER: "If others write to the target, or it held rows before, say --shared-target. Otherwise "
+    "compare the target with a backup.",
+    Disagreement.FILES_DIFFER: "Positions mean other bytes in the ledger than in the sink's receipts: run nothing, and "
+    "restore a backup of the ledger from before they parted.",
+    Disagreement.SINK_CHANGED: "Run the pipeline: nothing is sent, and it names what a person can decide "
+    "(`airflow ckpt accept-sink`).",
+    Disagreement.FILE_DAMAGED: "Restore the file from a backup. If there is none, take it out of the table with the "
+    "table format's own repair, and rewind to before its rows.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One disagreement.
+
+    :param batch: the batch, where one can be named
+    :param message: what either side says
+    """
+
+    kind: Disagreement
+    partition: str
+    batch: BatchKey | None
+    message: str
+
+    @property
+    def to_do(self) -> str:
+        """What a person does about it."""
+        return _TO_DO[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the ledger says, in one snapshot.
+
+    :param passed: the range receipts of every generation
+    :param batches: beyond the checkpoints, and those that were sent at most once and never heard of
+    :param generations: of each partition, the one that goes on
+    :param letters: by attempt, how many dead letters the index names
+    :param busy: whether a run holds the lease
+    :param accepted: losses of the sink that a person has accepted
+    """
+
+    passed: Sequence[RangeReceipt]
+    batches: Mapping[BatchKey, Batch]
+    generations: Mapping[str, int]
+    letters: Mapping[AttemptKey, int]
+    busy: bool = False
+    accepted: AcceptedSink = field(default_factory=AcceptedSink)
+
+
+@dataclass(slots=True)
+class Compared:
+    """How a sink's receipts stand to what the ledger recorded.
+
+    :param settled: receipts that the ledger knows of too, in whole or as part of a sum
+    :param unsettled: receipts of batches that the ledger waits for; the next run hears of them
+    :param collected: receipts of generations that the ledger has forgotten by its retention
+    """
+
+    settled: list[Receipt] = field(default_factory=list)
+    unsettled: list[Receipt] = field(default_factory=list)
+    collected: list[Receipt] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+
+
+def compare_receipts(recorded: Recorded, receipts: Iterable[Receipt]) -> Compared:
+    """Hold the sink's receipts against the ledger's: key, range, verdict and counts, or their sums where it keeps sums.
+
+    :param receipts: all that the sink holds of this ledger and pipeline
+    """
+    found = Compared()
+    passed_by_place = by_place(recorded.accepted.merged(recorded.passed))
+    sums = {place: _Sums(items, recorded.accepted) for place, items in passed_by_place.items()}
+    seen: set[BatchKey] = set()
+    for receipt in sorted(receipts, key=lambda receipt: receipt.key):
+        seen.add(receipt.key)
+        passed = sums.get((receipt.key.generation, receipt.key.partition))
+        if receipt.key not in recorded.batches and passed is not None and passed.take(receipt):
+            found.settled.append(receipt)
+        else:
+            _beyond(recorded, receipt, found)
+    for batch in recorded.batches.values():
+        if batch.receipt is not None and batch.key not in seen and not recorded.accepted.covers(batch.key, batch.range):
+            message = (
+                f"the ledger has a receipt of {batch.range} ({batch.receipt.verdict.value}), and the sink has none"
+            )
+            found.differences.append(_difference(Disagreement.RECEIPT_MISSING, batch.key, message))
+    for passed in sums.values():
+        found.differences += passed.differences()
+    return found
+
+
+def compare_letters(
+    recorded: Recorded, receipts: Iterable[Receipt], held: Mapping[AttemptKey, int]
+) -> Iterator[Difference]:
+    """Hold the dead letters that the sink really holds, and those that the index names, against each receipt's count.
+
+    :param receipts: those that the ledger knows of
+    :param held: by attempt that a receipt names, how many the sink holds
+    """
+    for receipt in receipts:
+        source, told = attempt_of(receipt), receipt.counts.dead_lettered
+        has, named = held.get(source, 0), recorded.letters.get(source, 0)
+        if has != told:
+            message = f"its receipt tells of {told} dead letters of attempt {receipt.attempt}, and the sink holds {has}"
+            yield _difference(Disagreement.LETTERS_DIFFER, receipt.key, message)
+        if named != told:
+            message = f"its receipt tells of {told} dead letters, and the ledger's index names {named}"
+            yield _difference(Disagreement.INDEX_DIFFERS, receipt.key, message)
+
+
+def compare_rows(rows: int, delivered: int, accepted_missing: int = 0) -> Iterator[Difference]:
+    """Hold an appending target's rows against what its receipts delivered.
+
+    :param rows: of the target
+    :param delivered: by all receipts that the sink holds
+    :param accepted_missing: how many of these were missing when a person accepted the sink; negative for rows beyond
+    """
+    expected = delivered - accepted_missing
+    if rows != expected:
+        which = "fewer" if rows < expected else "more"
+        accepted = (
+            f", {abs(accepted_missing)} {'less' if accepted_missing > 0 else 'more'} by the acceptance of the sink"
+        )
+        message = (
+            f"the target holds {rows} rows, {abs(rows - expected)} {which} than the {expected} that its receipts "
+            f"delivered{accepted if accepted_missing else ''}"
+        )
+        yield Difference(Disagreement.ROWS_DIFFER, "", None, message)
+
+
+def compare_target_files(damaged: Iterable[str]) -> Iterator[Difference]:
+    """Name what is wrong with the target's files.
+
+    :param damaged: a sentence for each file
+    """
+    for message in damaged:
+        yield Difference(Disagreement.FILE_DAMAGED, "", None, message)
+
+
+def attempt_of(receipt: Receipt) -> AttemptKey:
+    """The attempt whose dead letters count."""
+    return AttemptKey(receipt.key, receipt.attempt, receipt.epoch)
+
+
+def knows(recorded: Recorded, receipt: Receipt) -> bool:
+    """Whether the ledger has heard of a batch, however it stands."""
+    if receipt.key in recorded.batches:
+        return True
+    place = (receipt.key.generation, receipt.key.partition)
+    return any(
+        (item.generation, item.partition) == place
+        and item.range.start <= receipt.range.start
+        and receipt.range.end <= item.range.end
+        for item in recorded.passed
+    )
+
+
+def _beyond(recorded: Recorded, receipt: Receipt, found: Compared) -> None:
+    """A receipt that no range receipt covers: of a batch beyond the checkpoint, of a forgotten past, or unknown."""
+    key = receipt.key
+    batch = recorded.batches.get(key)
+    if batch is not None:
+        if batch.receipt is None:
+            found.unsettled.append(receipt)
+            return
+        found.settled.append(receipt)
+        differ = [
+            f"{name} {ours} and {theirs}"
+            for name, ours, theirs in (
+                ("range", batch.receipt.range, receipt.range),
+                ("verdict", batch.receipt.verdict.value, receipt.verdict.value),
+                ("epoch", batch.receipt.epoch, receipt.epoch),
+                ("attempt", batch.receipt.attempt, receipt.attempt),
+                ("counts", _counts(batch.receipt.counts), _counts(receipt.counts)),
+            )
+            if ours != theirs
+        ]
+        if differ:
+            message = f"ledger and sink differ in {'; '.join(differ)}"
+            found.differences.append(_difference(Disagreement.RECEIPT_DIFFERS, key, message))
+    elif key.side or key.generation < recorded.generations.get(key.partition, 0):
+        found.collected.append(receipt)
+    else:
+        message = f"the sink has a receipt of {receipt.range} ({receipt.verdict.value}) that the ledger does not know"
+        found.differences.append(_difference(Disagreement.RECEIPT_UNKNOWN, key, message))
+
+
+class _Sums(ReceiptsByRange):
+    """The range receipts of one partition and generation, held against the sink's receipts that went into each."""
+
+    def __init__(self, items: Iterable[RangeReceipt], accepted: AcceptedSink) -> None:
+        super().__init__(items)
+        self._accepted = accepted
+
+    def differences(self) -> Iterator[Difference]:
+        """What sums and receipts disagree about; a loss that a person accepted is none."""
+        for item, receipts in self.pairs():
+            found = list(self._of(item, receipts))
+            lost = self._accepted.part_of(item)
+            if found and lost is not None:
+                found = list(self._of(item.without(lost), receipts))
+            yield from found
+
+    def _of(self, item: RangeReceipt, receipts: Sequence[Receipt]) -> Iterator[Difference]:
+        told = item.batches - item.skipped - item.sent
+        has = sum(receipt.verdict is not Verdict.VOID for receipt in receipts)
+        (key,) = [receipt.key for receipt in receipts] if len(receipts) == 1 == item.batches else [None]
+        if not told <= has <= told + item.sent:
+            message = f"the ledger counts {told} receipts in {item.range}, and the sink has {has}"
+            kind = Disagreement.RECEIPT_MISSING if has < told else Disagreement.RECEIPT_DIFFERS
+            missing = self._missing(item, receipts) if has < told else []
+            first = missing[0] if len(missing) == 1 else key
+            yield Difference(kind, item.partition, first, message + _naming(missing, item, receipts))
+            return
+        if has > told:
+            return  # sent at most once, and confirmed only after the ledger was read
+        sums = sum((receipt.counts for receipt in receipts), Counts())
+        rejected = sum(receipt.verdict is Verdict.REJECTED for receipt in receipts)
+        if sums != item.counts:
+            message = (
+                f"in {item.range} the ledger counts {_counts(item.counts)}, and the sink's receipts {_counts(sums)}"
+            )
+            yield Difference(Disagreement.RECEIPT_DIFFERS, item.partition, key, message)
+        if rejected != item.rejected:
+            message = f"in {item.range} the ledger counts {item.rejected} rejected batches, and the sink {rejected}"
+            yield Difference(Disagreement.RECEIPT_DIFFERS, item.partition, key, message)
+
+    def _missing(self, item: RangeReceipt, receipts: Sequence[Receipt]) -> list[BatchKey]:
+        """Batches of the range receipt that have no receipt in the sink, as far as their neighbours' numbers tell."""
+        every = [receipt for _, taken in self.pairs() for receipt in taken]
+        here = {receipt.key.seq for receipt in receipts}
+        before = [r.key.seq for r in every if r.range.end <= item.range.start]
+        after = [r.key.seq for r in every if r.range.start >= item.range.end]
+        first = max(before, default=-1) + 1
+        end = min(after, default=first + item.batches)
+        absent = [number for number in range(first, end) if number not in here]
+        return [BatchKey(item.generation, item.partition, number) for number in absent]
+
+
+def _naming(missing: Sequence[BatchKey], item: RangeReceipt, receipts: Sequence[Receipt]) -> str:
+    gaps = subtract(item.range, [receipt.range for receipt in receipts])
+    named = ", ".join(map(str, missing[:_NAMED])) + (", …" if len(missing) > _NAMED else "")
+    where = ", ".join(map(str, gaps[:_NAMED]))
+    return f"; without a receipt: {named}" + (f" at {where}" if where else "")
+
+
+def _difference(kind: Disagreement, key: BatchKey, message: str) -> Difference:
+    return Difference(kind, key.partition, key, message)
+
+
+def _counts(counts: Counts) -> str:
+    return ", ".join(f"{name} {number}" for name, number in counts.to_json().items())

@@ -1,0 +1,203 @@
+"""The classes that Spark's JVM loads, archived (AppCDS), so that the next one need not find, parse and verify them.
+
+An archive belongs to one Java, Spark and class path, which its name tells. It is made in the background after a first
+run (``training.py``), found again by later ones, and never needed: without it Spark only starts more slowly.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import secrets
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ckpt.core import private_files
+
+log = logging.getLogger(__name__)
+
+CLASS_PATH = "spark.driver.extraClassPath"
+"""The property that adds to the class path of Spark's JVM."""
+
+_CLASS_PATH_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
+_TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
+_KEPT = 4
+"""Archives that stay when another is made, the newest ones; each has some 150 MB."""
+_AGAIN_SECONDS = 3600.0
+"""An attempt that came to nothing is not repeated sooner."""
+_DIGITS = 16
+_MARK = secrets.token_hex(8)
+"""In the name of what this process writes."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The archive for one Java, Spark and class path, there or not.
+
+    :param directory: where archives are kept
+    :param key: tells Java, Spark and class path
+    """
+
+    directory: Path
+    key: str
+
+    @classmethod
+    def of(cls, directory: Path, environment: Mapping[str, str], extra_class_path: str = "") -> Archive | None:
+        """The archive for the JVM that ``spark-submit`` starts, None where Java could make none.
+
+        That is where this Java has none of its own classes, on which others build, or where the class path holds a
+        directory with something in it, such as a Hadoop configuration.
+
+        :param environment: of ``spark-submit``
+        :param extra_class_path: the property :data:`CLASS_PATH`
+        """
+        java, spark = _java(environment), environment.get("SPARK_HOME")
+        if java is None or not spark:
+            return None
+        named = [extra_class_path, *(environment.get(name, "") for name in _CLASS_PATH_VARIABLES)]
+        entries = [entry for text in named for entry in text.split(os.pathsep) if entry]
+        entries = [environment.get("SPARK_CONF_DIR") or f"{spark}/conf", *entries, f"{spark}/jars/*"]
+        if any(_holds_something(Path(entry)) for entry in entries):
+            return None
+        files = [*_jvm(java), *(file for entry in entries for file in _files_of(entry))]
+        told = [str(java), *entries, *(f"{file} {_version(file)}" for file in files)]
+        return cls(directory, hashlib.sha256("\n".join(told).encode()).hexdigest()[:_DIGITS])
+
+    def find(self) -> Path | None:
+        """The archive's file. One that is damaged would crash Java, so it is removed."""
+        if not self._trusted():
+            return None
+        for path in self._files():
+            with suppress(OSError):
+                if path.stem.partition("-")[2] == _digest(path):
+                    return path
+                log.warning("%s is damaged, and removed", path)
+                path.unlink()
+        return None
+
+    def make_meanwhile(self, extra_class_path: str = "") -> None:
+        """Have the archive made by a process of its own, which lives on when this one ends, if nobody tried lately.
+
+        :param extra_class_path: the property :data:`CLASS_PATH`
+        """
+        try:
+            private_files.make_directories(self.directory)
+            if self._tried_lately():
+                return
+            if not self._trusted():
+                raise PermissionError(f"others may write to {self.directory}")
+            training = [sys.executable, "-P", "-m", _TRAINING, "--class-path", extra_class_path]
+            with private_files.append(self._log) as output:
+                subprocess.run(  # noqa: S603  # our own module, by our own interpreter
+                    ["/bin/sh", "-c", '"$@" &', "sh", *training],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    cwd=self.directory,  # what it leaves where it was started is not among somebody's files
+                    check=True,
+                )
+            log.info("An archive of Spark's classes is made in the background, so that later runs start sooner")
+        except (OSError, subprocess.SubprocessError) as error:
+            log.warning("Spark goes on without a head start: no archive of its classes can be made: %s", error)
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Whether this process is the one that makes the archive now."""
+        private_files.make_directories(self.directory)
+        with private_files.append(self._log) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield False
+                return
+            os.utime(self._log)
+            for left in self.directory.glob(f"{self.key}.*.tmp"):
+                left.unlink()
+            yield True
+
+    @property
+    def unfinished(self) -> Path:
+        """Where this process has the archive written."""
+        return self.directory / f"{self.key}.{_MARK}.tmp"
+
+    def keep(self) -> Path:
+        """Give the archive, now complete, its name, by which it is known to be whole, and remove old ones.
+
+        :returns: its path from now on
+        """
+        made = self.unfinished
+        with made.open("rb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            os.fsync(file.fileno())
+        path = self.directory / f"{self.key}-{_digest(made)}.jsa"
+        made.rename(path)
+        found = sorted(self.directory.glob("*.jsa"), key=lambda item: item.stat().st_mtime, reverse=True)
+        for old in found[_KEPT:]:
+            old.unlink(missing_ok=True)
+        return path
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / f"{self.key}.log"
+
+    def _files(self) -> list[Path]:
+        return sorted(self.directory.glob(f"{self.key}-*.jsa"))
+
+    def _tried_lately(self) -> bool:
+        if self._files():
+            return True
+        try:
+            return time.time() - self._log.stat().st_mtime < _AGAIN_SECONDS
+        except FileNotFoundError:
+            return False
+
+    def _trusted(self) -> bool:
+        """Whether nobody else may write there, for Java believes what an archive says."""
+        try:
+            found = self.directory.stat()
+        except OSError:
+            return False
+        return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _java(environment: Mapping[str, str]) -> Path | None:
+    """The home of the Java that Spark's scripts choose."""
+    home = environment.get("JAVA_HOME")
+    program = shutil.which(f"{home}/bin/java" if home else "java", path=environment.get("PATH"))
+    java = Path(program).resolve().parents[1] if program else None
+    return java if java is not None and all(file.exists() for file in _jvm(java)) else None
+
+
+def _jvm(java: Path) -> list[Path]:
+    """The JVM, and the archive of its own classes."""
+    return [java / "lib" / "server" / name for name in ("libjvm.so", "classes.jsa")]
+
+
+def _holds_something(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _files_of(entry: str) -> list[Path]:
+    """The jars that an entry of a class path stands for."""
+    path = Path(entry)
+    return sorted(path.parent.glob("*.jar")) if path.name == "*" else [path] if path.is_file() else []
+
+
+def _version(file: Path) -> str:
+    found = file.stat()
+    return f"{found.st_size} {found.st_mtime_ns}"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]

@@ -1,0 +1,116 @@
+"""Makes the archive of the classes that Spark's JVM loads: a small run, at whose end the JVM writes them down.
+
+Runs begin it in the background. ``python -m airflow_provider_ckpt.engines.class_archive_training`` does it by hand, say for an image.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ckpt.config.load import build
+from airflow_provider_ckpt.engines.class_archive import CLASS_PATH
+from airflow_provider_ckpt.engines.launcher import environment
+from airflow_provider_ckpt.engines.submit import SubmitEngine
+from airflow_provider_ckpt.engines.warm_start import archive
+from airflow_provider_ckpt.ledger.ledger import Ledger
+from airflow_provider_ckpt.ledger.store import migrate
+from airflow_provider_ckpt.replication.run.replicate import replicate
+from airflow_provider_ckpt.replication.setup import Setup
+
+_SECONDS = 600.0
+"""How long the JVM may take to write its classes down, on a machine that is busy."""
+_NICE = 10
+"""A tenth of what others get, on a machine that is busy; less, and it would not come to an end there."""
+_RECORDS = 100
+
+
+def make(class_path: str = "") -> Path | None:
+    """Make the archive, unless it is there or somebody is making it.
+
+    :param class_path: the property ``spark.driver.extraClassPath`` of the runs that it is for
+    :returns: the file; None if there is none yet
+    :raises CkptError: if Spark does not start
+    :raises RuntimeError: if Java wrote no archive
+    """
+    found = archive({**os.environ, **environment()}, class_path)
+    if found is None:
+        return None
+    with found.alone() as alone, tempfile.TemporaryDirectory(prefix="ckpt-training-") as home:
+        if not alone or (there := found.find()) is not None:
+            return there if alone else None
+        try:
+            _train(Path(home), found.unfinished, class_path)
+            return found.keep()
+        finally:
+            found.unfinished.unlink(missing_ok=True)
+
+
+def _train(home: Path, made: Path, class_path: str) -> None:
+    """Run a small pipeline, with all that Spark SQL has to do in one.
+
+    :param made: where the JVM writes the archive
+    """
+    os.environ["AIRFLOW__CKPT__SPARK_HEAD_START"] = "False"
+    os.environ["SPARK_SUBMIT_OPTS"] = (
+        f'"-XX:ArchiveClassesAtExit={made}" -Xlog:cds=error {os.environ.get("SPARK_SUBMIT_OPTS", "")}'
+    )
+    (home / "in").mkdir()
+    (home / "in" / "records.jsonl").write_text("".join(f"{json.dumps(_record(n))}\n" for n in range(_RECORDS)))
+    pipeline = build(
+        {
+            "name": "training",
+            "source": {"type": "files", "path": str(home / "in")},
+            "transform": {
+                "decode": "json",
+                "schema": "id bigint, name string, price decimal(12,2), at timestamp",
+                "where": "id % 10 <> 0 and name is not null",
+                "select": {
+                    "id": "id",
+                    "name": "upper(name)",
+                    "cents": "cast(price * 100 as bigint)",
+                    "on": "to_date(at)",
+                },
+            },
+            "sink": {"type": "files", "format": "jsonl", "path": str(home / "out")},
+            "run": {"conf": {"spark.master": "local[2]", **({CLASS_PATH: class_path} if class_path else {})}},
+        }
+    )
+    url = f"sqlite:///{home}/ckpt.db"
+    migrate.upgrade(url, create=True)
+    engine = SubmitEngine(pipeline, stop_seconds=_SECONDS)
+    with Ledger.open(url) as ledger:
+        replicate(Setup(pipeline, ledger, _no_connection, f"training:{os.getpid()}"), engine)
+    if engine.error is not None or not made.exists():
+        raise RuntimeError("Java wrote no archive") from engine.error
+
+
+def _record(number: int) -> dict[str, Any]:
+    return {"id": number, "name": f"name {number}", "price": number / 100, "at": "2026-01-01T12:00:00Z"}
+
+
+def _no_connection(name: str) -> Any:
+    raise KeyError(name)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the archive, out of others' way."""
+    parser = argparse.ArgumentParser(
+        prog="python -m airflow_provider_ckpt.engines.class_archive_training", description=__doc__
+    )
+    parser.add_argument("--class-path", default="", help="spark.driver.extraClassPath of the runs that it is for")
+    options = parser.parse_args(arguments)
+    os.nice(_NICE)
+    made = make(options.class_path)
+    print(made or "none: Java or its class path allow no archive, or somebody is making it")  # noqa: T201  # the result
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

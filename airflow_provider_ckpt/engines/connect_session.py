@@ -1,0 +1,160 @@
+"""A pipeline's session on a Spark Connect server: the same one for all its runs, which so find Python workers warm.
+
+A session's id stands for all that the session is: the pipeline, this package's code, the properties. So whoever finds
+one that is set up has nothing to set up again, and nobody finds one that is set up otherwise.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+import secrets
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import ConfigError, EngineError
+from airflow_provider_ckpt.engines.code_zip import Parcel
+from airflow_provider_ckpt.engines.connect_server import await_server, server_url
+from airflow_provider_ckpt.spark.sql import first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+log = logging.getLogger(__name__)
+
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_READY = "spark.ckpt.ready"
+_CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.codegen.hugeMethodLimit": "8000",  # Java interprets what is longer, which takes ten times as long
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.variable.substitute": "false",  # or Spark would replace ${...} in a user's expression without a word
+}
+_CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
+_RETRIES, _LONGEST_MS = 5, 2_000
+"""About 5 s in all; by default Spark's client tries for ten minutes."""
+
+_KEY_OF_THIS_PROCESS = secrets.token_bytes(32)
+"""Where Airflow has no Fernet key; Airflow runs each task in a process of its own, the command line too."""
+
+
+def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> SparkSession:
+    """The pipeline's session, set up; what an earlier run left running there is cancelled.
+
+    :param ledger: tells the pipeline from others of its name
+    :param stopped: ends the wait for a server that does not answer
+    :raises ConfigError: if the connection or ``run.conf`` cannot be used
+    :raises EngineError: if there is no server, or it gives no session
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    assert pipeline.run.connection is not None
+    url = server_url(pipeline.run.connection)
+    server = DefaultChannelBuilder(url)
+    await_server(server, stopped)
+    parcel = Parcel()
+    try:
+        session = next(filter(None, (_attach(url, found) for found in _ids(pipeline, ledger, parcel))))
+        if session.conf.get(_READY, "false") != "true":
+            _set_up(session, pipeline, parcel)
+    except PySparkException as error:
+        raise EngineError(
+            f"the Spark Connect server at {server.endpoint} gave no session: {without_ids(first_line(error))}"
+        ) from error
+    return session
+
+
+def _ids(pipeline: Pipeline, ledger: str, parcel: Parcel) -> Iterator[str]:
+    """The ids that the pipeline's session may have, the likeliest first; nobody guesses one without the key.
+
+    Whoever knows a session's id may join it and run code with what it holds. So ids are made with a key, see
+    :func:`session_key`.
+
+    A server never opens a session again that it has closed, as it does with one that nobody used for an hour: then the
+    day's next one is taken.
+    """
+    secret = session_key()
+    day = datetime.now(UTC).date().isoformat()
+    for number in count():
+        session = [ledger, pipeline.name, parcel.digest, sorted(pipeline.run.conf.items()), day, number]
+        told = hmac.digest(secret, json.dumps(session).encode(), "sha256")
+        yield str(uuid.UUID(bytes=told[:16], version=4))
+
+
+def session_key() -> bytes:
+    """The key with which ids of sessions are made: Airflow's Fernet key, or one that only this process has."""
+    from airflow.configuration import conf
+
+    if key := str(conf.get("core", "fernet_key", fallback="")):
+        return key.encode()
+    log.warning(
+        "Airflow has no Fernet key here, so this run has a Spark Connect session that no other run finds, with workers "
+        "that have to start. Set [core] fernet_key to the same value wherever tasks run."
+    )
+    return _KEY_OF_THIS_PROCESS
+
+
+def without_ids(text: str) -> str:
+    """A text without the ids of sessions and operations, by which others could join them."""
+    return _ID.sub("***", text)
+
+
+def _attach(url: str, session_id: str) -> SparkSession | None:
+    """The session of an id, or None if the server has closed it."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession(f"{url};session_id={session_id}")
+    session.client.set_retry_policies([DefaultPolicy(_RETRIES, max_backoff=_LONGEST_MS)])
+    try:
+        session.interruptAll()
+    except PySparkException as error:
+        session.client.close()
+        if _CLOSED not in str(error):
+            raise
+        return None
+    return session
+
+
+def _set_up(session: SparkSession, pipeline: Pipeline, parcel: Parcel) -> None:
+    """Give the session the properties and the code that lanes need.
+
+    :raises ConfigError: if a property cannot be set on a server that runs
+    """
+    from pyspark.errors import PySparkException
+
+    for name, value in {**_CONF, **pipeline.run.conf}.items():
+        try:
+            session.conf.set(name, value)
+        except PySparkException as error:
+            if name not in pipeline.run.conf:
+                raise
+            raise ConfigError(
+                f"run.conf: {name} cannot be set: {first_line(error)}",
+                pipeline=pipeline.name,
+                hint="A Spark Connect server takes what concerns sessions alone; set the rest where it is started.",
+            ) from error
+    with tempfile.TemporaryDirectory(prefix="ckpt-parcel-") as folder:
+        path = Path(folder) / "airflow_provider_ckpt.zip"
+        parcel.write(path)
+        try:
+            session.addArtifacts(str(path), pyfile=True)
+        finally:
+            with suppress(ValueError):
+                sys.path.remove(str(path))
+    session.conf.set(_READY, "true")

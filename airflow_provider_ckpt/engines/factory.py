@@ -1,0 +1,25 @@
+"""Which engine a pipeline runs on, by its ``run.engine``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.replication.run.engine_protocol import Engine, Ready
+
+
+def make_engine(pipeline: Pipeline, on_ready: Callable[[Ready], None] | None = None) -> Engine:
+    """The pipeline's engine; nothing is started yet.
+
+    :param pipeline: the pipeline
+    :param on_ready: told once a Spark of the run's own is up
+    """
+    if pipeline.run.engine == "connect":
+        from airflow_provider_ckpt.engines.connect import ConnectEngine
+
+        return ConnectEngine(pipeline)
+    from airflow_provider_ckpt.engines.submit import SubmitEngine
+
+    return SubmitEngine(pipeline, on_ready=on_ready)

@@ -1,0 +1,84 @@
+"""An engine on a Spark session that is already there: for notebooks, tests, and whoever keeps a warm session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import CkptError, EngineError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.replication.run.engine_protocol import Check, Ready, WaveLostError
+from airflow_provider_ckpt.spark.job import Job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_PAUSE = 0.03
+
+
+class SessionEngine:
+    """Runs waves on ``spark``, which it neither starts nor stops.
+
+    :param spark: a classic session; its time zone must be UTC and ANSI mode on
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._job: Job | None = None
+        self.started = False
+
+    def start(self, job: Job) -> None:
+        """Take the job."""
+        self._job = job
+        self.started = True
+
+    def ready(self, check: Check) -> Ready:  # noqa: ARG002  # there is nothing to wait for
+        """The session is up already."""
+        from airflow_provider_ckpt.spark.wave import check_transform
+
+        return Ready(self._spark.sparkContext.defaultParallelism, check_transform(self._spark, self._taken))
+
+    def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
+        """Work a wave off; another thread does, so that this one can check."""
+        from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
+        from airflow_provider_ckpt.spark.sql import first_line
+        from airflow_provider_ckpt.spark.wave import run_wave
+
+        check()
+        with ThreadPoolExecutor(1, thread_name_prefix="ckpt-wave") as pool:
+            running = pool.submit(run_wave, self._spark, self._taken, wave)
+            try:
+                while not wait([running], _PAUSE).done:
+                    check()
+            except BaseException:
+                self.kill()
+                raise
+        try:
+            return running.result()
+        except CkptError:
+            raise
+        except (PySparkException, Py4JJavaError) as error:  # the latter when a worker died: Spark has no class for that
+            raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, first_line(error))) from error
+        except Py4JError as error:
+            raise EngineError(f"the session's Spark was lost: {first_line(error)}") from error
+
+    def revive(self) -> bool:
+        """The session is not ours to start."""
+        return False
+
+    def kill(self) -> None:
+        """Cancel what runs; the session is not ours to end."""
+        self._spark.sparkContext.cancelAllJobs()
+
+    def close(self) -> None:
+        """Leave the session as it is."""
+
+    @property
+    def _taken(self) -> Job:
+        if self._job is None:
+            raise EngineError("the engine was not started")
+        return self._job

@@ -1,0 +1,194 @@
+"""The ``submit`` engine: one Spark application for a run, started by the apache-spark provider's hook in client mode.
+
+The driver executes waves that it finds in a run directory of mode 0700 (``spark/driver/run_directory_protocol.py``). Driver and
+``spark-submit`` die with the process that started them, so a killed task leaves no Spark behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.core.errors import (
+    CkptError,
+    ConfigError,
+    DslParseError,
+    EngineError,
+    ErrorInfo,
+    InvalidFilterError,
+    InvalidTransformError,
+)
+from airflow_provider_ckpt.core.wave import Outcome, Wave
+from airflow_provider_ckpt.engines import exit_reason
+from airflow_provider_ckpt.engines.run_directory import RunDirectory, sweep
+from airflow_provider_ckpt.replication.run.engine_protocol import Check, Ready, WaveLostError
+from airflow_provider_ckpt.spark.driver.run_directory_protocol import ControlSide
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.engines.launcher import Launcher
+    from airflow_provider_ckpt.spark.job import Job
+
+log = logging.getLogger(__name__)
+
+_PAUSE = 0.03
+_STOP_SECONDS = 20.0
+_KILL_SECONDS = 2.0
+_NOTHING_LOST = "Nothing is lost: the next run finds out from the receipts what was delivered."
+
+
+class SubmitEngine:
+    """Starts Spark for one run and hands it waves.
+
+    :param pipeline: its ``run`` part says which Spark connection and properties to use; without a connection the master
+        is ``local[*]``
+    :param on_ready: told once Spark is up
+    :param stop_seconds: how long Spark may take to end in good order
+    :ivar error: what ``spark-submit`` ended with, None while it runs or if it ended in good order
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        on_ready: Callable[[Ready], None] | None = None,
+        stop_seconds: float = _STOP_SECONDS,
+    ) -> None:
+        self._pipeline = pipeline
+        self._on_ready = on_ready
+        self._stop_seconds = stop_seconds
+        self._directory: RunDirectory | None = None
+        self._side: ControlSide | None = None
+        self._launcher: Launcher | None = None
+        self._thread: threading.Thread | None = None
+        self.error: BaseException | None = None
+        self._ready: Ready | None = None
+        self._killed = False
+        self.started = False
+
+    def start(self, job: Job) -> None:
+        """Launch ``spark-submit`` and return at once."""
+        from airflow_provider_ckpt.engines.launcher import Launcher
+
+        self._go_on()
+        self.started = True
+        try:
+            self._directory = RunDirectory()
+            self._side = ControlSide(self._directory.path)
+            self._launcher = Launcher(self._pipeline, self._directory.path)
+            self._side.offer(job)
+            self._thread = threading.Thread(target=self._launch, name="ckpt-spark-submit", daemon=True)
+            self._thread.start()
+        except BaseException:
+            self._clean()
+            raise
+        log.info("Starting Spark for %s", self._pipeline.name)
+        sweep()
+
+    def ready(self, check: Check) -> Ready:
+        """Wait until Spark is up."""
+        while self._ready is None:
+            for reply in self._replies(check):
+                if "ready" not in reply:
+                    raise _final(ErrorInfo.from_json(reply["error"]), self._pipeline.name)
+                columns = [(name, kind) for name, kind in reply["columns"]]
+                self._ready = Ready(reply["ready"], columns, reply["ui"], reply["application"])
+                assert self._launcher is not None
+                self._launcher.forget_properties()
+                if self._on_ready is not None:
+                    self._on_ready(self._ready)
+        return self._ready
+
+    def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
+        """Work a wave off."""
+        assert self._side is not None
+        self._go_on()
+        self._side.send(wave)
+        while True:
+            for reply in self._replies(check):
+                if reply.get("wave") != wave.number:
+                    continue
+                if "outcomes" in reply:
+                    return [Outcome.from_json(item) for item in reply["outcomes"]]
+                error = ErrorInfo.from_json(reply["error"])
+                raise _final(error, self._pipeline.name) if reply["final"] else WaveLostError(error)
+
+    def revive(self) -> bool:
+        """After Spark has ended by itself: be as new, unless it was killed."""
+        if self._killed:
+            return False
+        self._clean()
+        self._side = self._launcher = self._thread = self.error = self._ready = None
+        self.started = False
+        return True
+
+    def kill(self) -> None:
+        """End ``spark-submit``, the driver dies with it; within 2 s, also from a signal handler. Twice does no harm."""
+        self._killed = True
+        deadline = time.monotonic() + _KILL_SECONDS
+        if self._thread is not None and self._launcher is not None:
+            while self._thread.is_alive() and time.monotonic() < deadline and not self._launcher.kill():
+                time.sleep(_PAUSE)
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+        self._clean()
+
+    def close(self) -> None:
+        """Ask the driver to end, and make it end if it does not."""
+        if self._directory is not None and self._side is not None and self._thread is not None:
+            self._side.stop()
+            self._thread.join(self._stop_seconds)
+        self.kill()
+
+    def _launch(self) -> None:
+        assert self._launcher is not None
+        assert self._side is not None
+        try:
+            self._launcher.launch()
+        except BaseException as error:  # noqa: BLE001  # the thread's boundary: told to whoever waits
+            self.error = error
+        finally:
+            self._side.withdraw()
+
+    def _replies(self, check: Check) -> list[dict[str, Any]]:
+        """What the driver says next; waits for it.
+
+        :raises EngineError: if Spark has ended
+        """
+        assert self._side is not None
+        assert self._thread is not None
+        while True:
+            self._go_on()
+            check()
+            alive = self._thread.is_alive()
+            replies = self._side.replies()
+            if replies:
+                return replies
+            if not alive:
+                self._go_on()
+                raise self._ended()
+            time.sleep(_PAUSE)
+
+    def _go_on(self) -> None:
+        """Refuse what comes after :meth:`kill`, by which a killed task's thread learns that it is over."""
+        if self._killed:
+            raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
+
+    def _ended(self) -> EngineError:
+        assert self._launcher is not None
+        why = exit_reason.why(self._launcher.status, self._launcher.last_lines, self.error)
+        return EngineError(f"Spark ended unexpectedly: {why}.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
+
+    def _clean(self) -> None:
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            directory.remove()
+
+
+def _final(error: ErrorInfo, pipeline: str) -> CkptError:
+    """An error of the job itself, such as an expression that does not parse."""
+    known = (ConfigError, DslParseError, InvalidFilterError, InvalidTransformError)
+    kind = next((kind for kind in known if kind.type is error.type), EngineError)
+    return kind(error.message, pipeline=pipeline)

@@ -1,0 +1,1 @@
+"""Commands that change the ledger; each is one transaction under the pipeline's lease."""

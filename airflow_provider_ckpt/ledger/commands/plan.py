@@ -1,0 +1,180 @@
+"""Commands that bring work in: the declaration, the first start of partitions, planning, and the begin of attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_provider_ckpt.connectors.protocols import Plan, SourceFile, SourcePartition
+from airflow_provider_ckpt.core.batch import Batch, BatchKey
+from airflow_provider_ckpt.core.errors import LedgerStateError, SourceError
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.recovery import EXPIRED
+from airflow_provider_ckpt.core.tickets import Event
+from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letters, tables
+from airflow_provider_ckpt.ledger.store import events as trail
+from airflow_provider_ckpt.ledger.store import partitions as store
+from airflow_provider_ckpt.ledger.unit_of_work import Work
+
+
+def declare(work: Work, document: Mapping[str, Any]) -> None:
+    """Store the pipeline's declaration; an event says what changed."""
+    columns = tables.pipeline.c
+    here = columns.name == work.lease.pipeline
+    before: Mapping[str, Any] = work.connection.execute(sa.select(columns.document).where(here)).scalar_one() or {}
+    changed = sorted(key for key in {*before, *document} if before.get(key) != document.get(key))
+    if not changed:
+        return
+    work.connection.execute(tables.pipeline.update().where(here).values(document=dict(document)))
+    detail = {
+        "before": {key: before[key] for key in changed if key in before},
+        "after": {key: document[key] for key in changed if key in document},
+    }
+    bulk_sql.insert(work.connection, tables.event, [trail.row(work.lease, work.now, "declared", detail)])
+
+
+def start_partitions(work: Work, partitions: Mapping[SourcePartition, int], files: Sequence[SourceFile] = ()) -> None:
+    """Start partitions that are new here at their declared base; known ones stay as they are.
+
+    :param files: what the bases of new ones were counted on
+    :raises LedgerStateError: if these files do not continue the pipeline's list
+    :raises SourceError: if a known partition is another thing now than the one it was started on
+    """
+    fresh: list[store.Stored] = []
+    generation = work.machine.generation
+    for source, base in partitions.items():
+        known = work.stored.get(source.id)
+        if known is None:
+            fresh.append(
+                store.Stored(Partition(source.id, generation=generation, base=base), source.identity, None, {})
+            )
+        elif known.identity != source.identity:
+            raise SourceError(
+                f"partition {source.id!r} is not the one that this pipeline was started on: it was {known.identity}, "
+                f"and is {source.identity} now. The source was recreated or points somewhere else, so its positions "
+                "mean other records.",
+                pipeline=work.lease.pipeline,
+                position=known.partition.committed,
+                hint="Point the pipeline at the old source again, or give it a new name to start from the beginning.",
+            )
+    if not fresh:
+        return
+    for item in fresh:
+        item.moved_at = work.now
+    pipeline = work.lease.pipeline
+    bulk_sql.insert(work.connection, tables.partition, [item.row(pipeline) for item in fresh])
+    bulk_sql.insert(
+        work.connection,
+        tables.generation,
+        [
+            {
+                "pipeline": pipeline,
+                "generation": work.machine.generation,
+                "partition": item.partition.id,
+                "base": item.partition.base,
+                "started_at": work.now,
+                "reason": "first start",
+            }
+            for item in fresh
+        ],
+    )
+    _add_files(work, files)
+    detail = {
+        "partitions": {item.partition.id: {"base": item.partition.base, "identity": item.identity} for item in fresh}
+    }
+    bulk_sql.insert(work.connection, tables.event, [trail.row(work.lease, work.now, "partitions_started", detail)])
+
+
+def plan(work: Work, found: Plan) -> list[Batch]:
+    """Record what planning found: batches, newly discovered files, bounds and the source's states.
+
+    :raises LedgerStateError: while draining or stopped, if a range does not continue its partition, or a file its list
+    """
+    batches: list[Batch] = []
+    for planned in found.batches:
+        item = work.item(planned.partition)
+        partition = item.partition
+        if planned.range.start != partition.planned_end:
+            store.complete(work.connection, work.lease.pipeline, item)  # to see whether it fills a gap
+        seq = partition.next_seq
+        work.events += partition.plan(planned.range, records=planned.records)
+        batches.append(partition.batches[seq])
+        if planned.expired:
+            lost = {"range": [planned.range.start, planned.range.end]}
+            work.events.append(Event(EXPIRED, partition.id, partition.generation, seq, lost))
+    _add_files(work, found.files)
+    for name, bound in found.bounds.items():
+        work.item(name).bound = bound
+    for name, state in found.states.items():
+        work.item(name).state = dict(state)
+    detail = {
+        "batches": len(batches),
+        "records": sum(batch.records or 0 for batch in batches),
+        "ranges": trail.spans(batches),
+        "files": len(found.files),
+        "more": found.more,
+    }
+    work.write("planned", detail)
+    return batches
+
+
+def _add_files(work: Work, files: Sequence[SourceFile]) -> None:
+    if not files:
+        return
+    pipeline = work.lease.pipeline
+    columns = tables.source_file.c
+    last = work.connection.execute(
+        sa.select(columns.ordinal, columns.base + columns.size)
+        .where(columns.pipeline == pipeline)
+        .order_by(columns.ordinal.desc())
+        .limit(1)
+    ).one_or_none()
+    ordinal, base = (0, files[0].base) if last is None else (last[0] + 1, last[1])
+    for file in files:
+        if (file.ordinal, file.base) != (ordinal, base):
+            raise LedgerStateError(
+                f"file {file.path} was found as number {file.ordinal} at {file.base}, but number {ordinal} at {base} "
+                "is next.",
+                pipeline=pipeline,
+                hint="Another run has discovered files meanwhile; run again.",
+            )
+        ordinal, base = ordinal + 1, base + file.size
+    bulk_sql.insert(
+        work.connection,
+        tables.source_file,
+        [
+            {
+                "pipeline": pipeline,
+                "ordinal": file.ordinal,
+                "path": file.path,
+                "base": file.base,
+                "size": file.size,
+                "etag": file.etag,
+                "found_at": work.now,
+            }
+            for file in files
+        ],
+    )
+
+
+def begin(work: Work, keys: Sequence[BatchKey], *, run: str, at_most_once: bool) -> list[Batch]:
+    """Open an attempt of each batch; at most once, this alone resolves it.
+
+    :raises LedgerStateError: if one of them may not be begun; then none is
+    """
+    begun: list[Batch] = []
+    for key in keys:
+        partition = work.partition(key)
+        _, events = partition.begin(
+            partition.planned(key.seq), epoch=work.lease.epoch, now=work.now, at_most_once=at_most_once, advance=False
+        )
+        work.events += events
+        begun.append(partition.batches[key.seq])
+    if at_most_once:
+        dead_letters.sent(work.connection, work.lease.pipeline, begun, work.replays)
+        work.advance()
+    store.open_attempts(work.connection, work.lease.pipeline, begun, run, work.now)
+    work.write("begun", {"batches": len(begun), "ranges": trail.spans(begun), "run": run})
+    return begun

@@ -1,0 +1,215 @@
+"""Proposals in the ledger: stored by a preview, answered by a person, and used up in the transaction of their action.
+
+One task of a DAG run has at most one proposal that can still be used; a newer one voids those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.actions import Act
+from airflow_provider_ckpt.core.errors import LedgerStateError
+from airflow_provider_ckpt.core.proposals import Proposal, ProposalState, check, nothing_proposed
+from airflow_provider_ckpt.ledger.session import Session
+from airflow_provider_ckpt.ledger.store import bulk_sql, tables
+from airflow_provider_ckpt.ledger.store import lease as leases
+from airflow_provider_ckpt.ledger.types import ActResult, ProposalRecord
+
+_P = tables.proposal.c
+_USABLE = (ProposalState.OPEN.value, ProposalState.APPROVED.value)
+
+
+class ProposalCommands(Session):
+    """The ledger's commands about proposals, until they are carried out."""
+
+    def propose(self, proposal: Proposal, *, subject: str, body: str, valid_for: timedelta) -> None:
+        """Store a proposal; those of the same task before it are void.
+
+        :param proposal: what is proposed
+        :param subject: the question's headline
+        :param body: the question's text
+        :param valid_for: how long it can be approved and carried out
+        """
+        with self._writing() as connection:
+            moment = leases.now(connection)
+            _void(connection, proposal.origin, moment)
+            row = {
+                "id": proposal.id,
+                "pipeline": proposal.pipeline,
+                "origin": proposal.origin,
+                "act": proposal.act.to_json(),
+                "who": proposal.who,
+                "why": proposal.why,
+                "digest": proposal.digest,
+                "subject": subject,
+                "body": body,
+                "state": ProposalState.OPEN.value,
+                "created_at": moment,
+                "expires_at": moment + valid_for,
+            }
+            bulk_sql.insert(connection, tables.proposal, [row])
+
+    def void_proposals(self, origin: str) -> None:
+        """End whatever a task has proposed and nobody has carried out.
+
+        :param origin: the task
+        """
+        with self._writing() as connection:
+            _void(connection, origin, leases.now(connection))
+
+    def newest_proposal(self, origin: str) -> ProposalRecord | None:
+        """Return the newest proposal of a task, or None if it has made none.
+
+        :param origin: the task
+        """
+        with self._reading() as connection:
+            return _newest(connection, origin)
+
+    def ask(self, origin: str) -> ProposalRecord:
+        """The proposal that a person is to be asked about; an approval that was not used yet is withdrawn.
+
+        :param origin: the task that proposed it
+        :raises LedgerStateError: if there is none that can still be approved
+        """
+        with self._writing() as connection:
+            found = _newest(connection, origin)
+            if found is None:
+                raise nothing_proposed(origin)
+            expected = ProposalState.APPROVED if found.state is ProposalState.APPROVED else ProposalState.OPEN
+            _check(connection, found, expected)
+            _check_digest(found, found.digest)
+            _become(connection, found.proposal.id, state=ProposalState.OPEN, answered_by=None, answered_at=None)
+            return found
+
+    def answer(self, proposal_id: str, digest: str, *, approved: bool, who: str | None) -> None:
+        """Store a person's answer; the same answer once more changes nothing.
+
+        :param proposal_id: the id that the question showed
+        :param digest: the digest that it showed
+        :param approved: whether it was approved; else it was rejected, or not answered in time
+        :param who: who answered, None if nobody did
+        :raises LedgerStateError: if it cannot be answered any more
+        """
+        with self._writing() as connection:
+            found = _locked(connection, proposal_id)
+            if approved:
+                again = found.state is ProposalState.APPROVED and found.answered_by == who
+                _check(connection, found, ProposalState.APPROVED if again else ProposalState.OPEN)
+                _check_digest(found, digest)
+                if again:
+                    return
+            elif found.state is not ProposalState.OPEN:
+                return
+            state = ProposalState.APPROVED if approved and who else ProposalState.REJECTED
+            _become(connection, proposal_id, state=state, answered_by=who, answered_at=leases.now(connection))
+
+    def approved_proposal(self, origin: str) -> ProposalRecord:
+        """The proposal of a task that a person has approved, and that was not carried out yet.
+
+        :param origin: the task that proposed it
+        :raises LedgerStateError: if there is none
+        """
+        with self._reading() as connection:
+            found = _newest(connection, origin)
+            if found is None:
+                raise nothing_proposed(origin)
+            _check(connection, found, ProposalState.APPROVED)
+            _check_digest(found, found.digest)
+            return found
+
+    def refuse_proposal(self, proposal_id: str, refusal: str) -> None:
+        """End an approved proposal that no longer fits, so that it is not carried out when it fits again.
+
+        :param proposal_id: its id
+        :param refusal: why it was refused
+        """
+        with self._writing() as connection:
+            found = _locked(connection, proposal_id)
+            if found.state is ProposalState.APPROVED:
+                _end(connection, proposal_id, ProposalState.REFUSED, {"refusal": refusal})
+
+
+def use(
+    connection: Connection, proposal_id: str, act: Act, result: ActResult, *, pipeline: str, who: str
+) -> dict[str, Any]:
+    """Use an approved proposal up, in the transaction of its action.
+
+    :param proposal_id: its id
+    :param act: the action that was carried out or stored
+    :param result: what became of it
+    :param pipeline: the pipeline that was changed
+    :param who: in whose name
+    :returns: what the audit trail keeps of it
+    :raises LedgerStateError: if it is not approved, was used before, or speaks of something else
+    """
+    found = _locked(connection, proposal_id)
+    _check(connection, found, ProposalState.APPROVED)
+    _check_digest(found, found.digest)
+    proposal = found.proposal
+    if (proposal.pipeline, proposal.act.to_json(), found.answered_by) != (pipeline, act.to_json(), who):
+        raise LedgerStateError(
+            f"proposal {proposal_id} is a {proposal.act.kind.value} of pipeline {proposal.pipeline}, approved by "
+            f"{found.answered_by}, and not what is about to be done.",
+            pipeline=pipeline,
+        )
+    _end(connection, proposal_id, ProposalState.CARRIED_OUT, {"applied": result.applied, "intent": result.intent})
+    return {"proposal": proposal.id, "digest": found.digest, "asked_by": proposal.who, "asked_in": proposal.origin}
+
+
+def _newest(connection: Connection, origin: str) -> ProposalRecord | None:
+    query = sa.select(tables.proposal).where(_P.origin == origin).order_by(_P.created_at.desc(), _P.id).limit(1)
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else _record(row)
+
+
+def _locked(connection: Connection, proposal_id: str) -> ProposalRecord:
+    query = sa.select(tables.proposal).where(_P.id == proposal_id).with_for_update()
+    row = connection.execute(query).mappings().one_or_none()
+    if row is None:
+        raise LedgerStateError(f"the ledger holds no proposal {proposal_id}.", hint="Ask again: trigger the DAG anew.")
+    return _record(row)
+
+
+def _record(row: sa.RowMapping) -> ProposalRecord:
+    act = Act.from_json(row["act"])
+    return ProposalRecord(
+        Proposal(row["id"], row["pipeline"], act, row["origin"], row["who"], row["why"]),
+        digest=row["digest"],
+        subject=row["subject"],
+        body=row["body"],
+        state=ProposalState(row["state"]),
+        expires_at=row["expires_at"],
+        answered_by=row["answered_by"],
+        result=row["result"],
+    )
+
+
+def _check(connection: Connection, found: ProposalRecord, expected: ProposalState) -> None:
+    check(found.proposal, found.state, expected=expected, expired=leases.now(connection) >= found.expires_at)
+
+
+def _check_digest(found: ProposalRecord, digest: str) -> None:
+    if not digest == found.digest == found.proposal.digest:
+        raise LedgerStateError(
+            f"proposal {found.proposal.id} is not what its digest says: it was altered after it was stored.",
+            pipeline=found.proposal.pipeline,
+            hint="Nothing was changed. Look at who may write to the ledger's table ckpt_proposal.",
+        )
+
+
+def _become(connection: Connection, proposal_id: str, *, state: ProposalState, **values: Any) -> None:
+    connection.execute(tables.proposal.update().where(_P.id == proposal_id).values(state=state.value, **values))
+
+
+def _end(connection: Connection, proposal_id: str, state: ProposalState, result: Mapping[str, Any]) -> None:
+    _become(connection, proposal_id, state=state, result=dict(result), ended_at=leases.now(connection))
+
+
+def _void(connection: Connection, origin: str, moment: datetime) -> None:
+    usable = sa.and_(_P.origin == origin, _P.state.in_(_USABLE))
+    connection.execute(tables.proposal.update().where(usable).values(state=ProposalState.VOID.value, ended_at=moment))

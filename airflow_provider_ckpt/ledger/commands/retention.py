@@ -1,0 +1,239 @@
+"""Deletes what nobody will ask for any more, in small portions that a run can live beside (``airflow ckpt gc``).
+
+A portion is a transaction that locks the pipeline's lease row like any command, without taking the lease. What stays:
+what is younger than ``keep``; the receipts of the current generations; side partitions that the low watermark has not
+passed; the newest event, and those that keep accepted losses of the sink; the dead-letter index; and source files,
+which would be discovered anew without their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.batch import BatchKey, BatchState
+from airflow_provider_ckpt.core.recovery import superfluous
+from airflow_provider_ckpt.ledger.commands import sink_state
+from airflow_provider_ckpt.ledger.queries import status
+from airflow_provider_ckpt.ledger.store import bulk_sql, events, receipts, tables
+from airflow_provider_ckpt.ledger.store import lease as leases
+from airflow_provider_ckpt.ledger.types import Lease
+
+_PORTION = 10_000
+_THIN_AFTER = timedelta(days=1)
+_LAST = 2**63 - 1
+
+_A, _B, _E, _G = tables.attempt.c, tables.batch.c, tables.event.c, tables.generation.c
+_I, _M, _P, _R = tables.intent.c, tables.mark.c, tables.partition.c, tables.receipt.c
+
+Writing = Callable[[], AbstractContextManager[Connection]]
+Found = tuple[int, bool]
+"""How many rows a portion concerned, and whether there may be more."""
+
+
+class Collection:
+    """One collection of one pipeline.
+
+    :param writing: opens a command's transaction
+    :param keep: what is younger stays
+    :param dry: only count
+    """
+
+    def __init__(self, writing: Writing, pipeline: str, keep: timedelta, now: datetime, *, dry: bool) -> None:
+        self._writing = writing
+        self._pipeline = pipeline
+        self._now = now
+        self._cutoff = now - keep
+        self._dry = dry
+
+    def run(self, *, who: str, why: str | None) -> dict[str, int]:
+        """Delete and merge, a portion a transaction, and leave one event.
+
+        :returns: rows by what they are
+        :raises ConfigError: if the ledger does not know the pipeline
+        """
+        with self._writing() as connection:
+            status.known(connection, self._pipeline)
+        steps: dict[str, Callable[[Connection], Found]] = {
+            "side_partitions": self._side_partitions,
+            "receipts": self._receipts,
+            "merged_receipts": self._merge,
+            "superseded_batches": lambda connection: self._delete(connection, tables.batch, self._superseded()),
+            "attempts": lambda connection: self._delete(connection, tables.attempt, self._attempts()),
+            "intents": lambda connection: self._delete(connection, tables.intent, self._intents()),
+            "proposals": lambda connection: self._delete(connection, tables.proposal, self._proposals()),
+            "marks": self._marks,
+            "events": self._events,
+        }
+        counts = {name: self._repeat(step) for name, step in steps.items()}
+        if not self._dry:
+            self._tell(counts, who, why)
+        return counts
+
+    def _repeat(self, step: Callable[[Connection], Found]) -> int:
+        total, more = 0, True
+        while more:
+            with self._writing() as connection:
+                leases.lock(connection, self._pipeline)
+                found, more = step(connection)
+            total += found
+        return total
+
+    def _delete(self, connection: Connection, table: sa.Table, where: sa.ColumnElement[bool]) -> Found:
+        if self._dry:
+            return connection.execute(sa.select(sa.func.count()).select_from(table).where(where)).scalar_one(), False
+        keys = list(table.primary_key)
+        portion = sa.select(*keys).where(where).limit(_PORTION)
+        found = connection.execute(table.delete().where(sa.tuple_(*keys).in_(portion))).rowcount
+        return found, found == _PORTION
+
+    def _attempts(self) -> sa.ColumnElement[bool]:
+        return sa.and_(_A.pipeline == self._pipeline, _A.outcome.is_not(None), _A.ended_at < self._cutoff)
+
+    def _intents(self) -> sa.ColumnElement[bool]:
+        return sa.and_(_I.pipeline == self._pipeline, _I.applied_at < self._cutoff)
+
+    def _proposals(self) -> sa.ColumnElement[bool]:
+        """Proposals that nobody can use any more; the audit trail keeps what was carried out."""
+        columns = tables.proposal.c
+        return sa.and_(columns.pipeline == self._pipeline, columns.expires_at < self._cutoff)
+
+    def _superseded(self) -> sa.ColumnElement[bool]:
+        """Batches whose place a receipt with another range has taken; their numbers are not given again."""
+        young = sa.exists().where(
+            _A.pipeline == _B.pipeline,
+            _A.generation == _B.generation,
+            _A.partition == _B.partition,
+            _A.seq == _B.seq,
+            sa.or_(_A.outcome.is_(None), _A.ended_at >= self._cutoff),
+        )
+        return sa.and_(_B.pipeline == self._pipeline, _B.state == BatchState.SUPERSEDED.value, ~young)
+
+    def _done_sides(self, connection: Connection) -> list[sa.RowMapping]:
+        """Side partitions that ended long ago, and whose stretch recovery does not look at any more."""
+        rows = connection.execute(sa.select(tables.partition).where(_P.pipeline == self._pipeline)).mappings().all()
+        low = {row["partition"]: row["low"] for row in rows if row["side_end"] is None}
+        batches = sa.select(_B.partition).where(_B.pipeline == self._pipeline).distinct()
+        live = set(connection.execute(batches).scalars())
+        return [
+            row
+            for row in rows
+            if row["side_end"] is not None
+            and row["committed"] == row["side_end"]
+            and row["partition"] not in live
+            and (row["moved_at"] is None or row["moved_at"] < self._cutoff)
+            and row["side_end"] <= low.get(_looked_at(row), _LAST)
+        ]
+
+    def _side_partitions(self, connection: Connection) -> Found:
+        """Their generations end with their sums; the receipts go with those of other ended generations."""
+        done = self._done_sides(connection)
+        if self._dry or not done:
+            return len(done), False
+        place = ("pipeline", "generation", "partition")
+        ended = [
+            {
+                **{name: row[name] for name in (*place, "committed", *tables.TOTALS)},
+                "ended_at": row["moved_at"],
+                "single_from": row["low"],
+            }
+            for row in done
+        ]
+        bulk_sql.update(connection, tables.generation, ended)
+        gone = [{"pipeline": self._pipeline, "partition": row["partition"]} for row in done]
+        bulk_sql.delete(connection, tables.mark, gone)
+        bulk_sql.delete(connection, tables.partition, gone)
+        return len(done), False
+
+    def _receipts(self, connection: Connection) -> Found:
+        """Receipts of generations that ended long ago; their sums stay with the generation."""
+        long_ago = sa.and_(_G.pipeline == self._pipeline, _G.ended_at < self._cutoff)
+        places = [tuple(row) for row in connection.execute(sa.select(_G.generation, _G.partition).where(long_ago))]
+        if self._dry:
+            places += [(row["generation"], row["partition"]) for row in self._done_sides(connection)]
+        total = 0
+        for generation, partition in places:
+            here = sa.and_(_R.pipeline == self._pipeline, _R.generation == generation, _R.partition == partition)
+            found, more = self._delete(connection, tables.receipt, here)
+            total += found
+            if more:
+                return total, True
+        return total, False
+
+    def _merge(self, connection: Connection) -> Found:
+        """Receipts of ended generations that are one a batch, since the low watermark never reached them."""
+        single = sa.and_(_G.pipeline == self._pipeline, _G.single_from.is_not(None), _G.ended_at >= self._cutoff)
+        rows = connection.execute(sa.select(_G.generation, _G.partition, _G.single_from).where(single)).all()
+        total = 0
+        for generation, partition, start in rows:
+            here = sa.and_(_R.pipeline == self._pipeline, _R.generation == generation, _R.partition == partition)
+            ahead = sa.select(_R.range_start).where(here, _R.range_start >= start).order_by(_R.range_start)
+            below = None
+            if not self._dry:
+                below = connection.execute(ahead.limit(1).offset(_PORTION)).scalar_one_or_none()
+            stretch = receipts.Stretch(generation, partition, start, _LAST if below is None else below)
+            total += receipts.compact(connection, self._pipeline, [stretch], dry=self._dry)
+            if not self._dry:
+                row = {"pipeline": self._pipeline, "generation": generation, "partition": partition}
+                bulk_sql.update(connection, tables.generation, [{**row, "single_from": below}])
+            if below is not None:
+                return total, True
+        return total, False
+
+    def _marks(self, connection: Connection) -> Found:
+        """Marks that no look back and no low watermark needs; what is a day old is thinned to one an hour."""
+        query = sa.select(_M.partition, _M.at, _M.generation, _M.planned_end).where(_M.pipeline == self._pipeline)
+        by_partition: dict[str, list[Any]] = {}
+        for row in connection.execute(query.order_by(_M.partition, _M.at)):
+            by_partition.setdefault(row.partition, []).append(row)
+        known = connection.execute(sa.select(tables.partition).where(_P.pipeline == self._pipeline)).mappings()
+        stands = {row["partition"]: row for row in known}
+        gone: list[dict[str, Any]] = []
+        for name, marks in by_partition.items():
+            stand = stands[name]
+            needed = (
+                row.at for row in marks if row.generation == stand["generation"] and row.planned_end > stand["low"]
+            )
+            cutoff = min(self._cutoff, next(needed, self._cutoff))
+            times = superfluous([row.at for row in marks], cutoff=cutoff, thin_before=self._now - _THIN_AFTER)
+            gone += [{"pipeline": self._pipeline, "partition": name, "at": at} for at in times]
+        if self._dry:
+            return len(gone), False
+        bulk_sql.delete(connection, tables.mark, gone[:_PORTION])
+        return len(gone[:_PORTION]), len(gone) > _PORTION
+
+    def _events(self, connection: Connection) -> Found:
+        """Old events but the newest: without it SQLite would give its number again, and readers go by numbers.
+
+        Accepted losses of the sink stay as well, since an audit would report them as new ones.
+        """
+        newest = status.last_event(connection, self._pipeline)
+        here = sa.and_(_E.pipeline == self._pipeline, _E.kind != sink_state.ACCEPTED)
+        old = sa.and_(here, _E.at < self._cutoff, _E.id < newest)
+        if self._dry:
+            return self._delete(connection, tables.event, old)
+        ids = connection.execute(sa.select(_E.id).where(old).order_by(_E.id).limit(_PORTION)).scalars().all()
+        if ids:
+            connection.execute(tables.event.delete().where(old, _E.id <= ids[-1]))
+            own = tables.pipeline.c.name == self._pipeline
+            connection.execute(tables.pipeline.update().where(own).values(collected_to=ids[-1]))
+        return len(ids), len(ids) == _PORTION
+
+    def _tell(self, counts: dict[str, int], who: str, why: str | None) -> None:
+        with self._writing() as connection:
+            held = leases.lock(connection, self._pipeline)
+            epoch = 0 if held is None else held.epoch
+            author = Lease(self._pipeline, who, epoch, timedelta(0), self._now)
+            detail = {"rows": counts, "before": self._cutoff.isoformat(), "reason": why}
+            bulk_sql.insert(connection, tables.event, [events.row(author, self._now, "collected", detail)])
+
+
+def _looked_at(row: sa.RowMapping) -> str | None:
+    """The source partition whose recovery asks for a side partition's receipts; of dead letters nobody."""
+    key = BatchKey(row["generation"], row["partition"], 0)
+    return None if key.letters else key.source

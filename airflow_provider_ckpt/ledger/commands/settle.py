@@ -1,0 +1,227 @@
+"""Commands that end attempts: settle a wave's outcomes, account for a lost Spark, cancel, and reconcile with the sink.
+
+A receipt is the truth; everything else only says that an attempt is over and its batch has to wait for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from airflow_provider_ckpt.core.batch import (
+    AttemptOutcome,
+    Batch,
+    BatchKey,
+    BatchState,
+    Instruction,
+    Receipt,
+)
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.policy import Decision, Drop, FailRun, Halt, Hold, Policy, Reject, Retry, decide
+from airflow_provider_ckpt.core.tickets import Event
+from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.ledger.store import bulk_sql, dead_letters, low_watermark, partitions, tables
+from airflow_provider_ckpt.ledger.store import events as trail
+from airflow_provider_ckpt.ledger.types import Settlement
+from airflow_provider_ckpt.ledger.unit_of_work import Work
+
+UNREPORTED = ErrorInfo(ErrorType.GENERIC, "the lane said that the batch failed, and not why")
+"""Stands in where an outcome carries no error; like anything that no rule names, it halts."""
+
+Fresh = list[tuple[Receipt, dict[str, int]]]
+
+
+def take(work: Work, receipt: Receipt) -> bool:
+    """Resolve the batch that a receipt speaks of; says whether that was news.
+
+    A receipt whose range is not the batch's is imported: the sink is right, and what stays uncovered is planned again.
+    """
+    if receipt.key.side and receipt.key.partition not in work.stored:
+        return False  # of a side partition that has ended and was collected
+    item = work.item(receipt.key.partition)
+    if item.confirm(receipt):
+        return True
+    partition = item.partition
+    batch = partition.batches.get(receipt.key.seq) if receipt.key.generation == partition.generation else None
+    if batch is not None and batch.begun and batch.range != receipt.range and batch.receipt is None:
+        partitions.complete(work.connection, work.lease.pipeline, item)
+        work.events += partition.import_receipts([receipt], advance=False)
+        return True
+    events = partition.ack(receipt, advance=False)
+    work.events += events
+    return any(event.kind == "acked" for event in events)
+
+
+def settle(
+    work: Work,
+    outcomes: Sequence[Outcome],
+    *,
+    policy: Policy,
+    unit: Callable[[], float],
+    window: timedelta | None = None,
+) -> Settlement:
+    """Acknowledge what has a receipt, and let the policy decide about the rest (semantics, sections 1 and 7).
+
+    :param unit: gives a random number in [-1, 1] for each delay's jitter
+    :param window: the low watermark's distance behind the checkpoint
+    """
+    fresh: Fresh = []
+    decisions: dict[BatchKey, Decision] = {}
+    errors: dict[type[Decision], ErrorInfo] = {}
+    for outcome in outcomes:
+        if outcome.receipt is not None:
+            if take(work, outcome.receipt):
+                fresh.append((outcome.receipt, dict(outcome.letters)))
+            continue
+        batch = work.open_batch(outcome.key)
+        if batch is None or batch.attempts != outcome.attempt:
+            work.events.append(_ignored(outcome))
+        elif outcome.outcome is AttemptOutcome.FAILED:
+            error = _storable(outcome.error or UNREPORTED)
+            decision = decide(batch, error, policy, now=work.now, unit=unit())
+            _carry_out(work, batch, error, decision)
+            decisions[outcome.key] = decision
+            errors.setdefault(type(decision), error)
+        else:
+            _give_back(work, batch, outcome.outcome)
+    work.advance()
+    _finish(work, "settled", fresh, window)
+    return Settlement(
+        [receipt for receipt, _ in fresh], decisions, errors.get(Halt), errors.get(FailRun), work.checkpoint
+    )
+
+
+def _storable(error: ErrorInfo) -> ErrorInfo:
+    """The error without characters that no database takes; a message may quote the record that it is about."""
+    message = _without_nul(error.message)
+    trace = error.trace and _without_nul(error.trace)
+    return error if (message, trace) == (error.message, error.trace) else replace(error, message=message, trace=trace)
+
+
+def _without_nul(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def _carry_out(work: Work, batch: Batch, error: ErrorInfo, decision: Decision) -> None:
+    partition = work.partition(batch.key)
+    planned, events = partition.fail(
+        partition.sending(batch.key.seq),
+        error,
+        not_before=decision.not_before if isinstance(decision, Retry) else None,
+        next_round=isinstance(decision, Retry) and decision.next_round,
+        counts=not isinstance(decision, FailRun | Halt),
+    )
+    if isinstance(decision, Reject):
+        events += partition.instruct(planned, Instruction.REJECT, reason=error.message)
+    elif isinstance(decision, Drop):
+        events += partition.instruct(planned, Instruction.VOID, reason=error.message)
+    elif isinstance(decision, Hold):
+        events += partition.hold(planned, reason=error.message)[1]
+    work.ended(batch.key, AttemptOutcome.FAILED, error.type)
+    work.events += events
+
+
+def _give_back(work: Work, batch: Batch, outcome: AttemptOutcome) -> None:
+    """Put a batch back to planned whose attempt ended without a verdict and without a fault of its own."""
+    partition = work.partition(batch.key)
+    back: Mapping[AttemptOutcome, Callable[..., tuple[object, list[Event]]]] = {
+        AttemptOutcome.NOT_ATTEMPTED: partition.not_attempted,
+        AttemptOutcome.CANCELLED: partition.cancel,
+        AttemptOutcome.FENCED: partition.fence,
+    }
+    known = outcome if outcome in back else AttemptOutcome.ABANDONED
+    work.events += back.get(known, partition.abandon)(partition.sending(batch.key.seq))[1]
+    work.ended(batch.key, known)
+
+
+def _ignored(outcome: Outcome) -> Event:
+    key = outcome.key
+    detail: dict[str, Any] = {"outcome": outcome.outcome.value, "attempt": outcome.attempt}
+    if outcome.error:
+        detail["error"] = _storable(outcome.error).to_json()
+    return Event("outcome_ignored", key.partition, key.generation, key.seq, detail)
+
+
+def lost(
+    work: Work,
+    lanes: Sequence[Sequence[BatchKey]],
+    receipts: Iterable[Receipt],
+    *,
+    alone: bool,
+    limit: int,
+    window: timedelta | None = None,
+) -> Settlement:
+    """Account for a wave that Spark did not live to report (semantics, section 7, isolation).
+
+    Of each lane the first batch without a receipt may have been the killer: it runs alone next time, and one that did
+    run alone has died once more. The rest of the lane is abandoned.
+
+    :param alone: whether the wave was one batch running alone
+    :param limit: at so many deaths the batch is held
+    :param window: the low watermark's distance behind the checkpoint
+    """
+    fresh: Fresh = [(receipt, {}) for receipt in receipts if take(work, receipt)]
+    decisions: dict[BatchKey, Decision] = {}
+    for lane in lanes:
+        open_ones = [batch for key in lane if (batch := work.open_batch(key)) is not None]
+        for first, batch in zip([True] + [False] * len(open_ones), open_ones, strict=False):
+            partition = work.partition(batch.key)
+            ticket = partition.sending(batch.key.seq)
+            work.ended(batch.key, AttemptOutcome.ABANDONED)
+            if first and alone:
+                work.events += partition.died_alone(ticket, limit=limit)
+                if partition.batches[batch.key.seq].state is BatchState.HELD:
+                    decisions[batch.key] = Hold()
+                continue
+            planned, events = partition.abandon(ticket)
+            work.events += events + (partition.run_alone(planned) if first else [])
+    work.advance()
+    _finish(work, "lost", fresh, window)
+    return Settlement([receipt for receipt, _ in fresh], decisions, checkpoint=work.checkpoint)
+
+
+def cancel(work: Work) -> list[BatchKey]:
+    """Cancel every open attempt of this lease."""
+    cancelled: list[BatchKey] = []
+    for partition in open_partitions(work):
+        for seq, batch in partition.in_flight.items():
+            if batch.epoch == work.lease.epoch:
+                work.events += partition.cancel(partition.sending(seq))[1]
+                work.ended(batch.key, AttemptOutcome.CANCELLED)
+                cancelled.append(batch.key)
+    work.write("cancel", {"batches": len(cancelled)})
+    return cancelled
+
+
+def open_partitions(work: Work) -> list[Partition]:
+    """The pure state of every partition that the command may change."""
+    return [item.partition for item in work.changing]
+
+
+def follow(work: Work, window: timedelta | None) -> None:
+    """Move the low watermark after a command that has stored its work, whether or not its partitions moved.
+
+    :param window: the low watermark's distance behind the checkpoint
+    """
+    events = _follow(work, window, idle=True)
+    work.store()
+    bulk_sql.insert(work.connection, tables.event, trail.noteworthy(work.lease, work.now, events))
+
+
+def _follow(work: Work, window: timedelta | None, *, idle: bool = False) -> list[Event]:
+    return low_watermark.follow(work.connection, work.lease.pipeline, work.changing, window, work.now, idle=idle)
+
+
+def _finish(work: Work, kind: str, fresh: Fresh, window: timedelta | None) -> None:
+    work.events += _follow(work, window)
+    dead_letters.index(work.connection, work.lease.pipeline, fresh, work.replays)
+    receipts = [receipt for receipt, _ in fresh]
+    detail = {
+        "receipts": trail.spans(receipts),
+        "counts": trail.total(receipt.counts for receipt in receipts),
+        "transitions": trail.tally(work.events),
+    }
+    work.write(kind, detail)

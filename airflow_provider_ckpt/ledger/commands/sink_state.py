@@ -1,0 +1,143 @@
+"""State in which a pipeline's sink was left: fence, target, location, and the receipts that must still be there.
+
+``core/sink_standing.py`` compares that state with the sink. A partition remembers the numbers of the batches whose
+receipt is of its newest epoch, so a run asks the sink for no more receipts than the run before it delivered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.accepted_sink import AcceptedSink
+from airflow_provider_ckpt.core.batch import RESOLVED, BatchKey, BatchState
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.sink_standing import SinkStanding, Unaccepted
+from airflow_provider_ckpt.ledger.store import bulk_sql, events, tables
+from airflow_provider_ckpt.ledger.store.receipted_batches import Receipted
+from airflow_provider_ckpt.ledger.unit_of_work import Work
+
+_B, _E, _G = tables.batch.c, tables.event.c, tables.generation.c
+_N, _P = tables.pipeline.c, tables.partition.c
+
+ACCEPTED = "sink_accepted"
+"""Kind of the event that keeps the losses which a person accepted; it is never collected."""
+
+_WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
+
+
+def standing(connection: Connection, pipeline: str) -> SinkStanding:
+    """Return the state in which the sink was left.
+
+    Epoch, target and location are None as long as no batch was begun there: such a sink holds nothing to lose.
+    """
+    columns = (_N.sink_epoch, _N.sink_target, _N.sink_location, _N.sink_unaccepted)
+    row = connection.execute(sa.select(*columns).where(_N.name == pipeline)).one_or_none()
+    begun = sa.exists().where(_B.pipeline == pipeline, _B.attempts > 0)
+    written = sa.or_(
+        sa.exists().where(_B.pipeline == pipeline, _B.state.in_(_WRITTEN)),
+        sa.exists().where(_P.pipeline == pipeline, _P.batches > 0),
+        sa.exists().where(_G.pipeline == pipeline, _G.batches > 0),
+    )
+    ever_begun, ever_written = connection.execute(sa.select(begun, written)).one()
+    if row is None or not (ever_begun or ever_written):
+        return SinkStanding()
+    epoch, target, location, document = row
+    unaccepted = None if document is None else Unaccepted.from_json(document)
+    return SinkStanding(epoch, target, location, ever_written, unaccepted)
+
+
+def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
+    """Batches whose receipt the sink must hold, in order.
+
+    They are all that have a receipt of the newest epoch raised there, the newest of each partition of an older epoch,
+    and those beyond the checkpoint that no person has accepted as lost. Whatever suffix of its commits the sink has
+    lost, one of them is in it, or the newest fence. So of a side partition that has ended nothing is asked for once a
+    newer epoch is raised: it delivers no more, and its receipts lie further back in the sink with every run.
+    """
+    raised = standing(connection, pipeline).epoch
+    found: set[BatchKey] = set()
+    ended = sa.and_(_P.side_end.is_not(None), _P.committed == _P.side_end)
+    rows = connection.execute(sa.select(_P.partition, _P.receipted, ended).where(_P.pipeline == pipeline))
+    for partition, document, has_ended in rows:
+        if document is not None:
+            known = Receipted.from_json(document)
+            if has_ended and known.epoch != raised:
+                continue
+            numbers = known.numbers if known.epoch == raised else [known.runs[-1][1]]
+            found.update(BatchKey(known.generation, partition, number) for number in numbers)
+    here = sa.and_(_B.pipeline == pipeline, _B.receipt.is_not(None))
+    columns = (_B.generation, _B.partition, _B.seq, _B.range_start, _B.range_end)
+    gone = accepted(connection, pipeline)
+    for *key, start, end in connection.execute(sa.select(*columns).where(here)):
+        if not gone.covers(BatchKey(*key), Range(start, end)):
+            found.add(BatchKey(*key))
+    return sorted(found)
+
+
+def by_key(connection: Connection, pipeline: str) -> bool:
+    """Whether the sink replaces rows by key, as the newest run declared it."""
+    document = connection.execute(sa.select(_N.document).where(_N.name == pipeline)).scalar_one()
+    return bool(document) and document.get("sink", {}).get("mode") == "upsert"
+
+
+def first_positions(connection: Connection, pipeline: str) -> dict[str, int]:
+    """By partition, the least position that any of its generations began at."""
+    least = sa.select(_G.partition, sa.func.min(_G.base)).where(_G.pipeline == pipeline).group_by(_G.partition)
+    return {row[0]: row[1] for row in connection.execute(least)}
+
+
+def skipped(connection: Connection, pipeline: str) -> dict[tuple[int, str], list[Range]]:
+    """Ranges that were let go, by generation and partition, as far back as the audit trail goes."""
+    rows = connection.execute(
+        sa.select(_E.generation, _E.partition, _E.detail).where(_E.pipeline == pipeline, _E.kind == "skipped")
+    )
+    found: dict[tuple[int, str], list[Range]] = {}
+    for generation, partition, detail in rows:
+        if "range" in detail:
+            found.setdefault((generation, partition), []).append(Range(*detail["range"]))
+    return found
+
+
+def note(work: Work, now: SinkStanding) -> None:
+    """Store how the sink stands under this epoch; an event says if target or location are others than before."""
+    pipeline = work.lease.pipeline
+    before = standing(work.connection, pipeline)
+    values = {"sink_epoch": now.epoch, "sink_target": now.target, "sink_location": now.location}
+    work.connection.execute(tables.pipeline.update().where(_N.name == pipeline).values(values))
+    if (before.target, before.location) != (now.target, now.location):
+        detail = {"before": to_json(before), "after": to_json(now)}
+        bulk_sql.insert(work.connection, tables.event, [events.row(work.lease, work.now, "sink_noted", detail)])
+
+
+def note_unaccepted(work: Work, seen: Unaccepted) -> None:
+    """Store the evidence of a sink that is about to be accepted; :func:`forget` takes it out again."""
+    here = _N.name == work.lease.pipeline
+    work.connection.execute(tables.pipeline.update().where(here).values(sink_unaccepted=seen.to_json()))
+
+
+def note_accepted(work: Work, accepted: AcceptedSink, who: str) -> None:
+    """Keep what an audit is not to ask of the sink any more, in an event."""
+    row = events.row(work.lease, work.now, ACCEPTED, accepted.to_json()) | {"who": who}
+    bulk_sql.insert(work.connection, tables.event, [row])
+
+
+def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
+    """Return the losses that a person has accepted last, which contain those that were accepted before."""
+    here = sa.and_(_E.pipeline == pipeline, _E.kind.in_((ACCEPTED, "forgotten")))
+    newest = connection.execute(sa.select(_E.kind, _E.detail).where(here).order_by(_E.id.desc()).limit(1)).one_or_none()
+    return AcceptedSink.from_json(newest.detail) if newest is not None and newest.kind == ACCEPTED else AcceptedSink()
+
+
+def forget(connection: Connection, pipeline: str) -> None:
+    """Expect nothing of the sink until the next run has fenced it."""
+    nothing = {"sink_epoch": None, "sink_target": None, "sink_location": None, "sink_unaccepted": None}
+    connection.execute(tables.pipeline.update().where(_N.name == pipeline).values(nothing))
+    connection.execute(tables.partition.update().where(_P.pipeline == pipeline).values(receipted=None))
+
+
+def to_json(known: SinkStanding) -> dict[str, Any]:
+    """A JSON-ready dict."""
+    return {"epoch": known.epoch, "target": known.target, "location": known.location}

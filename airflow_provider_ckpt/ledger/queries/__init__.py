@@ -1,0 +1,1 @@
+"""Queries that read the ledger; each sees one snapshot and needs no lease."""

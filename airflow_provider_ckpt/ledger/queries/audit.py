@@ -1,0 +1,146 @@
+"""Checks everything that the ledger says of a pipeline against the named invariants, and accounts for every position.
+
+A read in one snapshot, beside running commands. ``quick`` looks only at what lies beyond the merged receipts, so that
+its cost does not follow the history.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Counts
+from airflow_provider_ckpt.core.invariants import STALE_EPOCH, STATE_CHECKS, Violation, state_violations
+from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.ledger.queries import range_receipts as ranges
+from airflow_provider_ckpt.ledger.queries import status
+from airflow_provider_ckpt.ledger.store import partitions, tables
+
+ATTEMPTS = "AttemptsMatchBatches"
+"""Every batch in flight has its one open attempt, and no other batch has one."""
+
+LETTERS = "DeadLettersAreIndexed"
+"""The dead-letter index holds as many records as the receipts say."""
+
+
+def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, Any]:
+    """What was checked and what does not hold, JSON-ready.
+
+    :param quick: leave out what only the whole history can show
+    :raises ConfigError: if the ledger does not know the pipeline
+    """
+    status.known(connection, pipeline)
+    epoch = _epoch(connection, pipeline)
+    stored = status.partitions(connection, pipeline)
+    found: list[Violation] = []
+    accounted: dict[str, dict[str, Any]] = {}
+    read = 0
+    for item in stored.values():
+        passed = _passed(connection, pipeline, item, quick=quick)
+        read += len(passed)
+        passed += _sent(item, passed, quick=quick)
+        found += _check(item, passed, epoch, quick=quick)
+        accounted[item.partition.id] = _account(item, passed)
+    found += _attempts(connection, pipeline, stored)
+    if not quick:
+        found += _letters(connection, pipeline)
+    names = [*STATE_CHECKS, STALE_EPOCH, ATTEMPTS, *([] if quick else [LETTERS])]
+    return {
+        "pipeline": pipeline,
+        "ok": not found,
+        "quick": quick,
+        "checked": {
+            "invariants": names,
+            "partitions": len(stored),
+            "batches": sum(len(item.before) for item in stored.values()),
+            "receipts": read,
+        },
+        "violations": [
+            {"name": v.name, "partition": v.partition, "message": v.message, "position": v.position} for v in found
+        ],
+        "accounted": accounted,
+    }
+
+
+def _epoch(connection: Connection, pipeline: str) -> int:
+    c = tables.lease.c
+    return connection.execute(sa.select(c.epoch).where(c.pipeline == pipeline)).scalar_one_or_none() or 0
+
+
+def _passed(connection: Connection, pipeline: str, item: partitions.Stored, *, quick: bool) -> list[RangeReceipt]:
+    partition = item.partition
+    last_at = partition.committed if quick else None
+    return ranges.of_partition(connection, pipeline, partition.id, partition.generation, last_at=last_at)
+
+
+def _sent(item: partitions.Stored, passed: Sequence[RangeReceipt], *, quick: bool) -> list[RangeReceipt]:
+    """What the checkpoint has passed because it was sent at most once, and nobody has heard of since."""
+    first = passed[0].range.start if quick and passed else item.partition.base
+    return [RangeReceipt.of(batch) for batch in item.unconfirmed.values() if batch.range.start >= first]
+
+
+def _check(item: partitions.Stored, passed: Sequence[RangeReceipt], epoch: int, *, quick: bool) -> list[Violation]:
+    partition = item.partition
+    base = partition.base
+    if quick and passed:
+        partition.base = max(base, min(receipt.range.start for receipt in passed))
+    try:
+        return state_violations(partition, passed, epoch=epoch)
+    finally:
+        partition.base = base
+
+
+def _account(item: partitions.Stored, passed: Sequence[RangeReceipt]) -> dict[str, Any]:
+    """Where every position from the base to the plan's end is: behind a receipt, in a batch, or nowhere."""
+    partition = item.partition
+    counts = sum((receipt.counts for receipt in passed), Counts())
+    states: dict[str, int] = {}
+    for batch in partition.batches.values():
+        states[batch.state.value] = states.get(batch.state.value, 0) + 1
+        if batch.receipt is not None:
+            counts += batch.receipt.counts
+    return {
+        "from": partition.base,
+        "checkpoint": partition.committed,
+        "planned_to": partition.planned_end,
+        "records": counts.to_json(),
+        "batches": sum(receipt.batches for receipt in passed),
+        "rejected": sum(receipt.rejected for receipt in passed),
+        "skipped": sum(receipt.skipped for receipt in passed),
+        "sent_at_most_once": sum(receipt.sent for receipt in passed),
+        "unresolved": states,
+        "unaccounted": [[gap.start, gap.end] for gap in partition.gaps()],
+    }
+
+
+def _attempts(connection: Connection, pipeline: str, stored: dict[str, partitions.Stored]) -> list[Violation]:
+    c = tables.attempt.c
+    rows = connection.execute(
+        sa.select(c.generation, c.partition, c.seq).where(c.pipeline == pipeline, c.outcome.is_(None))
+    )
+    opened = Counter(BatchKey(*row) for row in rows)
+    sent = {batch.key for item in stored.values() for batch in item.before.values() if batch.state is BatchState.SENT}
+    flying = {batch.key for item in stored.values() for batch in item.partition.in_flight.values()}
+    wrong = dict.fromkeys(flying - opened.keys(), "is in flight without an open attempt")
+    wrong |= dict.fromkeys(opened.keys() - flying - sent, "has an open attempt, not being in flight")
+    wrong |= {key: f"has {number} open attempts" for key, number in opened.items() if number > 1}
+    return [Violation(ATTEMPTS, key.partition, f"{key} {what}") for key, what in wrong.items()]
+
+
+def _letters(connection: Connection, pipeline: str) -> list[Violation]:
+    letters, receipt, batch = tables.dead_letter.c, tables.receipt.c, tables.batch
+    indexed = connection.execute(sa.select(sa.func.sum(letters.records)).where(letters.pipeline == pipeline)).scalar()
+    merged = connection.execute(
+        sa.select(sa.func.sum(receipt.dead_lettered)).where(receipt.pipeline == pipeline)
+    ).scalar()
+    pending = connection.execute(
+        sa.select(batch.c.receipt).where(batch.c.pipeline == pipeline, batch.c.receipt.is_not(None))
+    ).scalars()
+    told = int(merged or 0) + sum(document["counts"]["dead_lettered"] for document in pending)
+    if int(indexed or 0) >= told:
+        return []
+    return [Violation(LETTERS, "", f"receipts tell of {told} dead letters, and {int(indexed or 0)} are indexed")]

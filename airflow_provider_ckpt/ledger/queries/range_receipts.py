@@ -1,0 +1,42 @@
+"""Range receipts as the ledger shows them; ``merging.py`` writes them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.receipts import RangeReceipt
+from airflow_provider_ckpt.ledger.store import tables
+from airflow_provider_ckpt.ledger.store.receipts import from_row
+
+_R = tables.receipt.c
+
+
+def load(connection: Connection, pipeline: str) -> list[RangeReceipt]:
+    """All range receipts of a pipeline, in order."""
+    rows = connection.execute(
+        sa.select(tables.receipt).where(_R.pipeline == pipeline).order_by(_R.generation, _R.partition, _R.range_start)
+    )
+    return [from_row(row) for row in rows.mappings()]
+
+
+def of_partition(
+    connection: Connection, pipeline: str, partition: str, generation: int, *, last_at: int | None = None
+) -> list[RangeReceipt]:
+    """The range receipts of one partition and generation, in order.
+
+    :param last_at: only the one that begins nearest before this position, and what comes after it
+    """
+    here = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
+    query = sa.select(tables.receipt).where(here).order_by(_R.range_start)
+    if last_at is not None:
+        nearest = sa.select(sa.func.max(_R.range_start)).where(here, _R.range_start < last_at).scalar_subquery()
+        query = query.where(_R.range_start >= sa.func.coalesce(nearest, last_at))
+    return [from_row(row) for row in connection.execute(query).mappings()]
+
+
+def newest(connection: Connection, pipeline: str, partition: str, generation: int, *, limit: int) -> list[RangeReceipt]:
+    """The last range receipts of one partition and generation, in order."""
+    here = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
+    query = sa.select(tables.receipt).where(here).order_by(_R.range_start.desc()).limit(limit)
+    return [from_row(row) for row in connection.execute(query).mappings()][::-1]

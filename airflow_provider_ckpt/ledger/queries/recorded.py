@@ -1,0 +1,38 @@
+"""What the ledger says of a pipeline's receipts and dead letters, to be held against the sink."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.sink_comparison import Recorded
+from airflow_provider_ckpt.ledger.commands import sink_state
+from airflow_provider_ckpt.ledger.queries import range_receipts as ranges
+from airflow_provider_ckpt.ledger.queries import status
+from airflow_provider_ckpt.ledger.store import dead_letters
+
+
+def load(connection: Connection, pipeline: str) -> Recorded:
+    """All of it, in one snapshot.
+
+    :raises ConfigError: if the ledger does not know the pipeline
+    """
+    status.known(connection, pipeline)
+    stored = status.partitions(connection, pipeline).values()
+    named: Counter[AttemptKey] = Counter()
+    for entry in dead_letters.load(connection, pipeline):
+        named[entry.letters.source] += entry.letters.records
+    return Recorded(
+        ranges.load(connection, pipeline),
+        {
+            batch.key: batch
+            for item in stored
+            for batch in [*item.partition.batches.values(), *item.unconfirmed.values()]
+        },
+        {item.partition.id: item.partition.generation for item in stored},
+        named,
+        busy=status.leased(connection, pipeline),
+        accepted=sink_state.accepted(connection, pipeline),
+    )

@@ -1,0 +1,209 @@
+"""Many rows in one statement: PostgreSQL gets them by COPY or as one JSON parameter, SQLite by its own bulk call.
+
+A statement's text does not depend on the number of rows; it is built once a process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, cast
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.ledger.store import copy
+
+Rows = Sequence[dict[str, Any]]
+Names = tuple[str, ...]
+Upsert = postgresql.Insert | sqlite.Insert
+
+FIRST, LAST = "first", "last"
+"""Keys of a row that names a run of numbers, both inside; see :func:`runs` and :func:`delete_runs`."""
+
+SQLITE = "sqlite"
+
+
+def insert(connection: Connection, table: sa.Table, rows: Rows) -> None:
+    """Insert rows; all of them have the same columns."""
+    if rows:
+        insert_values(connection, table, tuple(rows[0]), [tuple(row.values()) for row in rows])
+
+
+def insert_values(connection: Connection, table: sa.Table, names: Names, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert rows that are tuples of the named columns' values."""
+    if len(rows) > 1 and connection.dialect.name != SQLITE:
+        copy.copy(connection, table, names, rows)
+    elif rows:
+        statement = _insert(connection.dialect.name, table, names)
+        _execute(connection, statement, [dict(zip(names, row, strict=True)) for row in rows])
+
+
+def insert_missing(connection: Connection, table: sa.Table, rows: Rows) -> None:
+    """Insert rows, and leave those whose primary key is taken as they are."""
+    if rows:
+        _execute(connection, _insert_missing(connection.dialect.name, table, tuple(rows[0])), rows)
+
+
+def upsert(connection: Connection, table: sa.Table, rows: Rows, *, added: Names = (), grown: Names = ()) -> None:
+    """Insert rows, and where the primary key is taken, overwrite.
+
+    :param added: columns that are added up instead
+    :param grown: columns that keep the greater value instead
+    """
+    if rows:
+        _execute(connection, _upsert(connection.dialect.name, table, tuple(rows[0]), added, grown), rows)
+
+
+def update(connection: Connection, table: sa.Table, rows: Rows, *, unset: str | None = None) -> None:
+    """Change the rows of a table that agree with the given ones in the primary key, as far as those name it.
+
+    :param unset: only rows that have nothing in this column
+    """
+    if rows:
+        _execute(connection, _update(connection.dialect.name, table, tuple(rows[0]), unset), rows)
+
+
+def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows, values: dict[str, Any]) -> None:
+    """Set the same values in all rows that have a number in a given run, and agree with it in its other columns.
+
+    :param number: the number's column
+    :param rows: each with :data:`FIRST`, :data:`LAST`, and columns of the table
+    """
+    if rows:
+        names = tuple(name for name in rows[0] if name not in (FIRST, LAST))
+        statement = _update_runs(connection.dialect.name, table, names, number, tuple(values))
+        _execute(connection, statement, rows, {f"new_{name}": value for name, value in values.items()})
+
+
+def delete(connection: Connection, table: sa.Table, rows: Rows) -> None:
+    """Delete the rows of a table that agree with the given ones in all of their columns."""
+    if rows:
+        _execute(connection, _delete(connection.dialect.name, table, tuple(rows[0]), None), rows)
+
+
+def delete_runs(connection: Connection, table: sa.Table, number: str, rows: Rows) -> None:
+    """Delete the rows that have a number in a given run, and agree with it in its other columns.
+
+    :param number: the number's column
+    :param rows: each with :data:`FIRST`, :data:`LAST`, and columns of the table
+    """
+    if rows:
+        names = tuple(name for name in rows[0] if name not in (FIRST, LAST))
+        _execute(connection, _delete(connection.dialect.name, table, names, number), rows)
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Distinct numbers as the fewest runs: first and last, both inside."""
+    ordered = sorted(numbers)
+    breaks = [at for at, (one, other) in enumerate(pairwise(ordered), start=1) if other != one + 1]
+    starts, ends = [0, *breaks], [*breaks, len(ordered)]
+    return [(ordered[start], ordered[end - 1]) for start, end in zip(starts, ends, strict=True)] if ordered else []
+
+
+def given(dialect: str, table: sa.Table, names: Iterable[str], *, numbers: Names = ()) -> sa.FromClause:
+    """The rows in the JSON parameter ``given`` as a relation.
+
+    :param names: its columns, of the types that they have in the table
+    :param numbers: further columns, of 64-bit integers
+    """
+    kinds = {**{name: table.c[name].type for name in names}, **dict.fromkeys(numbers, sa.BigInteger())}
+    parameter = sa.bindparam("given", type_=sa.Text)
+    if dialect == SQLITE:
+        each = sa.func.json_each(parameter).table_valued("value")
+        columns = [sa.func.json_extract(each.c.value, f"$.{name}", type_=kinds[name]).label(name) for name in kinds]
+        return sa.select(*columns).subquery("given")
+    typed = [sa.column(name, kind) for name, kind in kinds.items()]
+    records = sa.func.json_to_recordset(sa.cast(parameter, sa.JSON)).table_valued(*typed)
+    return records.render_derived(name="given", with_types=True)
+
+
+def for_each(dialect: str, outer: sa.FromClause, table: sa.Table, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """The rows of a table that belong to each row of another relation, looked up by index.
+
+    PostgreSQL would rather read a big table as a whole once it guesses that enough rows match; the offset, which skips
+    nothing, keeps the look-up a query of its own. SQLite would begin with the table if a condition on it named a
+    parameter: let all of them name the other relation.
+    """
+    if dialect == SQLITE:
+        return sa.select(table).select_from(outer.join(table, sa.and_(*where)))
+    found = sa.select(table).where(*where).correlate(outer).offset(0).lateral("found")
+    return sa.select(found).select_from(outer.join(found, sa.true()))
+
+
+def as_json(rows: Rows) -> str:
+    """Rows as the parameter ``given``."""
+    return json.dumps(rows, default=str)
+
+
+@lru_cache
+def _insert(dialect: str, table: sa.Table, names: Names) -> Upsert:
+    if dialect == SQLITE:
+        return sqlite.insert(table).values(_new(dialect, table, names))
+    from_rows = given(dialect, table, names)
+    return cast("Upsert", postgresql.insert(table).from_select(names, sa.select(*from_rows.c)))
+
+
+@lru_cache
+def _insert_missing(dialect: str, table: sa.Table, names: Names) -> Upsert:
+    return _insert(dialect, table, names).on_conflict_do_nothing()
+
+
+@lru_cache
+def _upsert(dialect: str, table: sa.Table, names: Names, added: Names, grown: Names) -> Upsert:
+    statement = _insert(dialect, table, names)
+    new = statement.excluded
+    keys = [column.name for column in table.primary_key]
+    values: dict[str, sa.ColumnElement[Any]] = {name: new[name] for name in names if name not in keys}
+    values |= {name: table.c[name] + new[name] for name in added}
+    values |= {name: sa.case((new[name] > table.c[name], new[name]), else_=table.c[name]) for name in grown}
+    return statement.on_conflict_do_update(index_elements=keys, set_=values)
+
+
+@lru_cache
+def _update(dialect: str, table: sa.Table, names: Names, unset: str | None) -> sa.Update:
+    new = _new(dialect, table, names)
+    keys = [name for name in names if table.c[name].primary_key]
+    where = [table.c[name] == new[name] for name in keys]
+    if unset is not None:
+        where.append(table.c[unset].is_(None))
+    return table.update().where(*where).values({name: new[name] for name in names if name not in keys})
+
+
+@lru_cache
+def _update_runs(dialect: str, table: sa.Table, names: Names, number: str, values: Names) -> sa.Update:
+    new = _new(dialect, table, names, (FIRST, LAST))
+    where = [table.c[name] == new[name] for name in names]
+    span = table.c[number].between(new[FIRST], new[LAST])
+    changes = {name: sa.bindparam(f"new_{name}", type_=table.c[name].type) for name in values}
+    return table.update().where(*where, span).values(changes)
+
+
+@lru_cache
+def _delete(dialect: str, table: sa.Table, names: Names, number: str | None) -> sa.Delete:
+    new = _new(dialect, table, names, () if number is None else (FIRST, LAST))
+    where = [table.c[name] == new[name] for name in names]
+    if number is not None:
+        where.append(table.c[number].between(new[FIRST], new[LAST]))
+    return table.delete().where(*where)
+
+
+def _new(dialect: str, table: sa.Table, names: Names, numbers: Names = ()) -> dict[str, sa.ColumnElement[Any]]:
+    """The columns of the given rows: those of the JSON parameter, or SQLite's parameters of each row."""
+    if dialect == SQLITE:
+        kinds = {**{name: table.c[name].type for name in names}, **dict.fromkeys(numbers, sa.BigInteger())}
+        return {name: sa.bindparam(f"given_{name}", type_=kind) for name, kind in kinds.items()}
+    return {column.name: column for column in given(dialect, table, names, numbers=numbers).c}
+
+
+def _execute(
+    connection: Connection, statement: sa.Executable, rows: Rows, more: Mapping[str, Any] | None = None
+) -> None:
+    same = dict(more or {})
+    if connection.dialect.name == SQLITE:
+        connection.execute(statement, [{f"given_{name}": row[name] for name in row} | same for row in rows])
+    else:
+        connection.execute(statement, {"given": as_json(rows), **same})

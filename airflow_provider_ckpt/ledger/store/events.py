@@ -1,0 +1,83 @@
+"""The audit trail: what the core reports of each transition, reduced to the rows worth keeping for good.
+
+What happens to every batch of every run (planned, begun, delivered, not attempted) becomes one summary a command, so
+that the trail grows with runs and not with batches; what a person will ask about keeps a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from airflow_provider_ckpt.core.batch import Batch, Counts, Receipt, Verdict
+from airflow_provider_ckpt.core.tickets import Event
+from airflow_provider_ckpt.ledger.types import Lease
+
+_QUIET = frozenset({"planned", "begun", "acked", "ack_duplicate", "not_attempted"})
+_OWN_VERDICTS = {Verdict.REJECTED.value: "rejected", Verdict.VOID.value: "skipped"}
+
+
+def row(lease: Lease, at: datetime, kind: str, detail: Mapping[str, Any]) -> dict[str, Any]:
+    """An event that speaks of the pipeline."""
+    return {
+        "pipeline": lease.pipeline,
+        "at": at,
+        "kind": kind,
+        "who": lease.owner,
+        "epoch": lease.epoch,
+        "generation": None,
+        "partition": None,
+        "seq": None,
+        "detail": dict(detail),
+    }
+
+
+def noteworthy(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict[str, Any]]:
+    """The rows of those events that deserve one each."""
+    rows = []
+    for event in events:
+        kind = event.kind
+        if kind == "acked":
+            kind = _OWN_VERDICTS.get(event.detail["verdict"], kind)
+        if kind not in _QUIET:
+            place = {"generation": event.generation, "partition": event.partition or None, "seq": event.seq}
+            rows.append(row(lease, at, kind, event.detail) | place)
+    return rows
+
+
+def tally(events: Iterable[Event]) -> dict[str, int]:
+    """How many events of each kind."""
+    totals: dict[str, int] = {}
+    for event in events:
+        totals[event.kind] = totals.get(event.kind, 0) + 1
+    return totals
+
+
+def spans(items: Iterable[Batch | Receipt]) -> dict[str, list[list[int]]]:
+    """The ranges of batches or receipts by partition, those that touch merged."""
+    by_partition: dict[str, list[list[int]]] = {}
+    for item in items:
+        by_partition.setdefault(item.key.partition, []).append([item.range.start, item.range.end])
+    return {name: _merge(ranges) for name, ranges in sorted(by_partition.items())}
+
+
+def _merge(ranges: list[list[int]]) -> list[list[int]]:
+    merged: list[list[int]] = []
+    for start, end in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([start, end])
+    return merged
+
+
+def total(counts: Iterable[Counts]) -> dict[str, int]:
+    """Counts summed, JSON-ready."""
+    items = list(counts)
+    return {
+        "read": sum(c.read for c in items),
+        "delivered": sum(c.delivered for c in items),
+        "filtered": sum(c.filtered for c in items),
+        "dead_lettered": sum(c.dead_lettered for c in items),
+    }

@@ -1,0 +1,124 @@
+"""The lease row, locked and stored; ``core/lease.py`` decides.
+
+Expiry is judged by the database's clock, so that two machines with different clocks agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core import lease as decisions
+from airflow_provider_ckpt.core.errors import CkptError
+from airflow_provider_ckpt.core.lease import LeaseState, Why
+from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.ledger.store import tables
+from airflow_provider_ckpt.ledger.store.bulk_sql import insert_missing
+from airflow_provider_ckpt.ledger.types import Lease
+
+_L = tables.lease.c
+
+
+def now(connection: Connection) -> datetime:
+    """The database's clock: PostgreSQL's own, or the host's for SQLite."""
+    if connection.dialect.name == "sqlite":
+        return datetime.now(UTC)
+    moment: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+    return moment.astimezone(UTC)
+
+
+def lock(connection: Connection, pipeline: str) -> LeaseState | None:
+    """Lock the pipeline's lease row to the end of the transaction, and read it."""
+    row = connection.execute(
+        sa.select(_L.owner, _L.epoch, _L.ttl_ms, _L.expires_at).where(_L.pipeline == pipeline).with_for_update()
+    ).one_or_none()
+    return None if row is None else LeaseState(row[0], row[1], timedelta(milliseconds=row[2]), row[3])
+
+
+def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> LeaseState:
+    """Lock the lease and make sure that this epoch still holds it.
+
+    :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or it was released
+    """
+    with _named(pipeline):
+        return decisions.check(lock(connection, pipeline), epoch, owner)
+
+
+def acquire(
+    connection: Connection,
+    pipeline: str,
+    owner: str,
+    ttl: timedelta,
+    at_least: int,
+    is_dead: Callable[[str], bool],
+    *,
+    force: bool,
+) -> tuple[Lease, LeaseState, Why]:
+    """Take the lease if it is free, expired, our own, a dead owner's, or by force, under a new epoch.
+
+    :returns: the lease, who had it before, and why it could be taken
+    :raises LeaseBusyError: if another owner holds it
+    """
+    moment = now(connection)
+    insert_missing(
+        connection,
+        tables.pipeline,
+        [{"name": pipeline, "phase": Phase.RUNNING.value, "generation": 1, "document": None, "created_at": moment}],
+    )
+    fresh = {"pipeline": pipeline, "owner": None, "epoch": 0, "ttl_ms": 0, "expires_at": moment}
+    insert_missing(connection, tables.lease, [fresh])
+    held = lock(connection, pipeline)
+    assert held is not None
+    with _named(pipeline):
+        granted, why = decisions.grant(
+            held, owner, now=now(connection), ttl=ttl, at_least=at_least, is_dead=is_dead, force=force
+        )
+    return _store(connection, pipeline, granted), held, why
+
+
+def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Lease:
+    """Carry the lease on for another ``ttl``, even past its expiry, as long as nobody took it.
+
+    :raises StaleEpochError: see :func:`check`
+    """
+    held = lock(connection, pipeline)
+    with _named(pipeline):
+        return _store(connection, pipeline, decisions.renew(held, epoch, owner, now=now(connection)))
+
+
+def release(connection: Connection, lease: Lease) -> bool:
+    """Give the lease back; says whether it was ours to give."""
+    held = lock(connection, lease.pipeline)
+    if held is None or (held.epoch, held.owner) != (lease.epoch, lease.owner):
+        return False
+    _store(connection, lease.pipeline, replace(held, owner=None, expires_at=now(connection)))
+    return True
+
+
+def _store(connection: Connection, pipeline: str, state: LeaseState) -> Lease:
+    connection.execute(
+        tables.lease.update()
+        .where(_L.pipeline == pipeline)
+        .values(
+            owner=state.owner,
+            epoch=state.epoch,
+            ttl_ms=state.ttl // timedelta(milliseconds=1),
+            expires_at=state.expires_at,
+        )
+    )
+    return Lease(pipeline, state.owner or "", state.epoch, state.ttl, state.expires_at)
+
+
+@contextmanager
+def _named(pipeline: str) -> Iterator[None]:
+    """The core knows no names; an error that leaves the ledger says which pipeline it is about."""
+    try:
+        yield
+    except CkptError as error:
+        error.pipeline = error.pipeline or pipeline
+        raise

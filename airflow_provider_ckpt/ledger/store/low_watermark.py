@@ -1,0 +1,55 @@
+"""The low watermark follows the checkpoint at the recovery window's distance; ``core/recovery.py`` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.recovery import expired, low_watermark
+from airflow_provider_ckpt.core.tickets import Event
+from airflow_provider_ckpt.ledger.store import partition_history, partitions
+
+
+def follow(
+    connection: Connection,
+    pipeline: str,
+    items: Sequence[partitions.Stored],
+    window: timedelta | None,
+    now: datetime,
+    *,
+    idle: bool = False,
+) -> list[Event]:
+    """Move the low watermark of partitions after their checkpoint.
+
+    With a window this looks at marks, so it is done about once a minute and not at every settlement.
+
+    :param window: the distance; None or zero: it is the checkpoint
+    :param idle: look whether or not a mark is due
+    :returns: an event for each range without a receipt that it had to pass
+    """
+    live = [item for item in items if item.stood is not None and not item.rewound]
+    if not window:
+        for item in live:
+            item.low = max(item.low, item.partition.committed)
+        return []
+    due = [
+        item
+        for item in live
+        if idle or (item.moved_at and partition_history.worth_a_mark(item.moved_at, item.marked_at, now))
+    ]
+    then = partition_history.stands(
+        connection, pipeline, now - window, {item.partition.id: item.before_row for item in due}
+    )
+    events: list[Event] = []
+    for item in due:
+        part, was = item.partition, then.get(item.partition.id)
+        to = low_watermark(
+            item.low, part.committed, was if was is not None and was.generation == part.generation else None
+        )
+        if to > part.committed:
+            partitions.complete(connection, pipeline, item)
+        events += expired(part, item.low, to)
+        item.low = to
+    return events

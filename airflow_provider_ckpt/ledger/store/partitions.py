@@ -1,0 +1,287 @@
+"""Loads partitions as the core's pure state, and writes back what a command changed.
+
+The number of statements does not depend on the number of batches, nor their cost on what the checkpoint has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.batch import (
+    VERDICT_STATE,
+    AttemptOutcome,
+    Batch,
+    BatchKey,
+    BatchState,
+    Receipt,
+)
+from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.recovery import Stand
+from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.ledger.store import batches as rows
+from airflow_provider_ckpt.ledger.store import bulk_sql, partition_history, tables
+from airflow_provider_ckpt.ledger.store import receipts as merging
+from airflow_provider_ckpt.ledger.store.receipted_batches import with_receipts
+from airflow_provider_ckpt.ledger.types import PartitionRecord, Totals
+
+_P = tables.partition.c
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """A partition as loaded, and what it was like then.
+
+    :param unconfirmed: batches below the checkpoint that were sent at most once and not heard of since
+    :param merged: batches whose receipts join those of their generation at the next :func:`write`
+    :param whole: whether all of its batches were loaded; if not, only those named, resolved or cancelled
+    :param ended: how attempts ended, where the batch's new state does not say it
+    :param receipted: the batches that have a receipt of the newest epoch; see ``receipted.py``
+
+    ``low`` is the low watermark, ``moved_at`` when checkpoint or plan moved last, ``marked_at`` the newest mark's time.
+    """
+
+    partition: Partition
+    identity: str
+    bound: int | None
+    state: Mapping[str, Any]
+    unconfirmed: dict[int, Batch] = field(default_factory=dict)
+    merged: list[Batch] = field(default_factory=list)
+    ended: dict[int, tuple[AttemptOutcome, ErrorType | None]] = field(default_factory=dict)
+    before: dict[int, Batch] = field(default_factory=dict)
+    before_row: dict[str, Any] = field(default_factory=dict)
+    whole: bool = True
+    low: int = field(init=False)
+    totals: Totals = field(init=False)
+    receipted: Mapping[str, Any] | None = field(init=False)
+    moved_at: datetime | None = field(init=False)
+    marked_at: datetime | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        row = self.before_row
+        self.low = row.get("low", self.partition.base)
+        self.totals = Totals.from_json(row) if row else Totals()
+        self.moved_at, self.marked_at = row.get("moved_at"), row.get("marked_at")
+        self.receipted = row.get("receipted")
+
+    @property
+    def record(self) -> PartitionRecord:
+        """The same, for callers outside the ledger."""
+        first = min((batch.range.start for batch in self.unconfirmed.values()), default=None)
+        return PartitionRecord(self.partition, self.identity, self.state, self.bound, first, self.low, self.totals)
+
+    @property
+    def stood(self) -> Stand | None:
+        """Where it stood when it was loaded; None if it is new."""
+        row = self.before_row
+        return Stand(row["generation"], row["committed"], row["planned_end"]) if row else None
+
+    @property
+    def rewound(self) -> bool:
+        """Whether a generation has ended since it was loaded."""
+        return self.stood is not None and self.stood.generation != self.partition.generation
+
+    def confirm(self, receipt: Receipt) -> bool:
+        """Resolve a batch that was sent at most once, now that its receipt is known; says whether there was one."""
+        batch = self.unconfirmed.get(receipt.key.seq)
+        if batch is None or receipt.key.generation != self.partition.generation:
+            return False
+        del self.unconfirmed[batch.key.seq]
+        state = VERDICT_STATE[receipt.verdict]
+        self.merged.append(Batch(batch.key, batch.range, state, attempts=batch.attempts, receipt=receipt))
+        return True
+
+    def row(self, pipeline: str) -> dict[str, Any]:
+        """The partition's own row."""
+        part = self.partition
+        return {
+            "pipeline": pipeline,
+            "partition": part.id,
+            "identity": self.identity,
+            "generation": part.generation,
+            "base": part.base,
+            "committed": part.committed,
+            "next_seq": part.next_seq,
+            "planned_end": part.planned_end,
+            "side_end": part.limit,
+            "bound": self.bound,
+            "state": dict(self.state),
+            "low": self.low,
+            "moved_at": self.moved_at,
+            "marked_at": self.marked_at,
+            "receipted": self.receipted,
+            **self.totals.to_json(),
+        }
+
+
+def load(
+    connection: Connection,
+    pipeline: str,
+    phase: Phase,
+    *,
+    batches_of: Iterable[str] | Mapping[str, Iterable[int]] | None = None,
+) -> dict[str, Stored]:
+    """Every partition of a pipeline, by id.
+
+    :param batches_of: load the batches of these only (all by default); the others must not be changed. Where numbers
+        are given, the rest of a partition's batches stay out too, but for what decides how far the checkpoint moves
+    """
+    found = connection.execute(sa.select(tables.partition).where(_P.pipeline == pipeline).order_by(_P.partition))
+    stored: dict[str, Stored] = {}
+    for row in found.mappings():
+        partition = Partition(
+            row["partition"],
+            generation=row["generation"],
+            base=row["base"],
+            committed=row["committed"],
+            next_seq=row["next_seq"],
+            planned_end=row["planned_end"],
+            limit=row["side_end"],
+            phase=phase,
+        )
+        stored[partition.id] = Stored(partition, row["identity"], row["bound"], row["state"], before_row=dict(row))
+    if isinstance(batches_of, Mapping):
+        known = {name: stored[name].partition.generation for name in batches_of if name in stored}
+        keys = [BatchKey(known[name], name, number) for name in known for number in batches_of[name]]
+        _place(stored, rows.some(connection, pipeline, known, keys))
+        for name in known:
+            stored[name].whole = False
+    else:
+        _place(stored, rows.every(connection, pipeline, batches_of))
+    return stored
+
+
+def complete(connection: Connection, pipeline: str, item: Stored) -> None:
+    """Load the batches of a partition that :func:`load` left out."""
+    if not item.whole:
+        _place({item.partition.id: item}, rows.every(connection, pipeline, [item.partition.id]))
+        item.whole = True
+
+
+def _place(stored: Mapping[str, Stored], found: Iterable[Any]) -> None:
+    for row in found:
+        batch = rows.batch_from(row)
+        item = stored[batch.key.partition]
+        if batch.key.generation == item.partition.generation and batch.key.seq not in item.before:
+            _put(item, batch)
+
+
+def _put(item: Stored, batch: Batch) -> None:
+    item.before[batch.key.seq] = batch
+    if batch.state is BatchState.SENT and batch.range.end <= item.partition.committed:
+        item.unconfirmed[batch.key.seq] = batch
+    else:
+        item.partition.batches[batch.key.seq] = batch
+
+
+def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: datetime) -> None:
+    """Write the difference between what was loaded, or written last, and what it has become."""
+    changed: list[rows.Change] = []
+    gone: list[dict[str, Any]] = []
+    endings: list[dict[str, Any]] = []
+    afters = [_pass(item) for item in items]
+    for item, after in zip(items, afters, strict=True):
+        fresh = [(was, b) for seq, b in after.items() if (was := item.before.get(seq)) is not b]
+        changed += fresh
+        resolved = [b.receipt for b in (*item.merged, *(b for _, b in fresh)) if b.receipt is not None]
+        item.receipted = with_receipts(item.receipted, item.partition.generation, resolved)
+        place = {"pipeline": pipeline, "partition": item.partition.id, "generation": item.before_row.get("generation")}
+        gone += rows.runs(pipeline, (batch.key for seq, batch in item.before.items() if seq not in after))
+        endings += [{**place, **ending, "ended_at": now} for ending in _endings(item, after)]
+    bulk_sql.update(connection, tables.attempt, endings, unset="outcome")
+    bulk_sql.delete_runs(connection, tables.batch, "seq", gone)
+    bulk_sql.delete_runs(connection, tables.attempt, "seq", gone)
+    rows.write(connection, pipeline, changed)
+    _write_receipts(connection, pipeline, items)
+    bulk_sql.upsert(
+        connection, tables.mark, [m for item in items if (m := partition_history.mark(pipeline, item, now))]
+    )
+    new = [item.row(pipeline) for item in items]
+    old = [item.before_row for item in items]
+    bulk_sql.upsert(connection, tables.partition, [row for row, before in zip(new, old, strict=True) if row != before])
+    for item, row, after in zip(items, new, afters, strict=True):
+        item.before, item.before_row = after, row
+        item.merged, item.ended, item.partition.passed = [], {}, []
+
+
+def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch], run: str, now: datetime) -> None:
+    """Record attempts as open."""
+    rows = [
+        {
+            "pipeline": pipeline,
+            "generation": batch.key.generation,
+            "partition": batch.key.partition,
+            "seq": batch.key.seq,
+            "attempt": batch.attempts,
+            "epoch": batch.epoch,
+            "run": run,
+            "began_at": now,
+        }
+        for batch in batches
+    ]
+    bulk_sql.insert(connection, tables.attempt, rows)
+
+
+def _pass(item: Stored) -> dict[int, Batch]:
+    """Sort out what the checkpoint has passed; returns the batches that stay rows."""
+    if item.rewound:
+        item.merged += item.unconfirmed.values()
+        item.unconfirmed.clear()
+    for batch in item.partition.passed:
+        if batch.state is BatchState.SENT and not item.rewound:
+            item.unconfirmed[batch.key.seq] = batch
+        else:
+            item.merged.append(batch)
+    return item.partition.batches | item.unconfirmed
+
+
+def _write_receipts(connection: Connection, pipeline: str, items: Sequence[Stored]) -> None:
+    """Store receipts, merged below the low watermark and single above it, and keep the totals."""
+    single: list[Batch] = []
+    merged: list[tuple[Any, int]] = []
+    stretches: list[merging.Stretch] = []
+    ended: list[dict[str, Any]] = []
+    for item in items:
+        part, stood = item.partition, item.stood
+        low, totals = item.low, item.totals
+        receipts = merging.merged(item.merged)
+        if stood is not None and item.rewound:
+            place = {"pipeline": pipeline, "generation": stood.generation, "partition": part.id}
+            ended.append({**place, "single_from": low, **totals.plus(receipts).to_json()})
+            item.low, item.totals = part.base, Totals()
+        else:
+            item.totals = totals.plus(receipts)
+            if stood is not None and item.before_row["low"] < min(low, stood.committed):
+                stretches.append(merging.Stretch(part.generation, part.id, item.before_row["low"], low))
+        above = [batch for batch in item.merged if batch.range.start >= low]
+        single += above
+        below = [batch for batch in item.merged if batch.range.start < low] if above else item.merged
+        merged += [(receipt, low) for receipt in (merging.merged(below) if above else receipts)]
+    merging.compact(connection, pipeline, stretches)
+    merging.absorb(connection, pipeline, merged)
+    merging.add(connection, pipeline, single)
+    bulk_sql.update(connection, tables.generation, ended)
+
+
+def _endings(item: Stored, after: Mapping[int, Batch]) -> Iterable[dict[str, Any]]:
+    """How the attempts of batches that stay rows ended."""
+    for seq, batch in item.before.items():
+        if seq in after and _over(batch, after[seq]):
+            outcome, error = item.ended.get(seq) or (_outcome(after[seq]), None)
+            yield {"seq": seq, "outcome": outcome.value, "error_type": error.value if error else None}
+
+
+def _outcome(batch: Batch) -> AttemptOutcome:
+    return AttemptOutcome(batch.receipt.verdict.value) if batch.receipt else AttemptOutcome.FENCED
+
+
+def _over(before: Batch, after: Batch) -> bool:
+    """Whether the attempt that was open is over; a batch that only got another instruction flies on."""
+    was_open = before.state in (BatchState.IN_FLIGHT, BatchState.SENT)
+    return was_open and (after.state, after.attempts) != (before.state, before.attempts)

@@ -1,0 +1,56 @@
+"""The batches of a partition that have a receipt of its newest epoch, as runs of numbers in one column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_ckpt.core.batch import Receipt
+from airflow_provider_ckpt.ledger.store import bulk_sql
+
+_RUNS = 1000
+"""Runs of numbers that a partition remembers; of more, the highest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipted:
+    """The batches of one partition and generation that have a receipt of its newest epoch.
+
+    :param runs: their numbers, as first and last of each run, in order
+    """
+
+    epoch: int
+    generation: int
+    runs: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Receipted:
+        """The value that :meth:`to_json` wrote."""
+        return cls(data["epoch"], data["generation"], tuple((first, last) for first, last in data["runs"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict."""
+        return {"epoch": self.epoch, "generation": self.generation, "runs": [list(run) for run in self.runs]}
+
+    @property
+    def numbers(self) -> Iterable[int]:
+        """The batches' numbers."""
+        return (number for first, last in self.runs for number in range(first, last + 1))
+
+
+def with_receipts(before: Mapping[str, Any] | None, generation: int, receipts: Iterable[Receipt]) -> Any:
+    """A partition's column ``receipted`` after further receipts; those of another generation or epoch are left out.
+
+    :param before: the column so far
+    :param generation: the partition's
+    """
+    news = [receipt for receipt in receipts if receipt.key.generation == generation]
+    known = Receipted.from_json(before) if before else Receipted(0, generation, ())
+    if not news:
+        return before
+    epoch = max(known.epoch, *(receipt.epoch for receipt in news))
+    goes_on = (known.epoch, known.generation) == (epoch, generation)
+    numbers = {receipt.key.seq for receipt in news if receipt.epoch == epoch}
+    runs = bulk_sql.runs(numbers.union(known.numbers if goes_on else ()))
+    return Receipted(epoch, generation, tuple(runs[-_RUNS:])).to_json()

@@ -1,0 +1,291 @@
+"""How receipts become rows: merged into ranges below the low watermark, one a batch above it.
+
+So the ledger's size follows gaps and the recovery window, not the number of batches ever run. The rows that begin below
+the low watermark neither touch nor overlap, which is what makes one look-up of the nearest row enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from airflow_provider_ckpt.core.batch import Batch, BatchState, Counts
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.receipts import RangeReceipt, merge_receipts
+from airflow_provider_ckpt.ledger.store import bulk_sql, tables
+
+_R = tables.receipt.c
+_PLACE = ("pipeline", "generation", "partition")
+_COLUMNS = tuple(column.name for column in tables.receipt.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows of one partition and generation that begin at or after ``start`` and before ``below``."""
+
+    generation: int
+    partition: str
+    start: int
+    below: int
+
+
+def add(connection: Connection, pipeline: str, batches: Iterable[Batch]) -> None:
+    """Store the receipts of resolved batches, one a batch.
+
+    Where one begins already, as an import may bring it, the two become one row.
+    """
+    fresh: dict[tuple[int, str, int], tuple[Any, ...]] = {}
+    again: list[tuple[Any, ...]] = []
+    for batch in batches:
+        place = (batch.key.generation, batch.key.partition, batch.range.start)
+        row = (pipeline, *place, batch.range.end, *_fates(batch))
+        if place in fresh:
+            again.append(row)
+        else:
+            fresh[place] = row
+    if not fresh:
+        return
+    taken = _taken(connection, pipeline, fresh)
+    bulk_sql.insert_values(
+        connection, tables.receipt, _COLUMNS, [row for place, row in fresh.items() if place not in taken]
+    )
+    for row in [*(fresh[place] for place in taken & fresh.keys()), *again]:
+        named = [dict(zip(_COLUMNS, row, strict=True))]
+        bulk_sql.upsert(connection, tables.receipt, named, added=tables.TOTALS, grown=("range_end", "at"))
+
+
+def absorb(connection: Connection, pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> None:
+    """Merge receipts with the rows that they touch.
+
+    :param receipts: each with the low watermark of its partition and generation; rows from there on are left alone
+    """
+    if not receipts:
+        return
+    before: dict[tuple[int, str], set[RangeReceipt]] = {}
+    for row in _look_up(connection, _neighbours(connection.dialect.name), _wanted(pipeline, receipts)):
+        item = from_row(row)
+        before.setdefault((item.generation, item.partition), set()).add(item)
+    fresh: dict[tuple[int, str], list[RangeReceipt]] = {}
+    for item, _ in receipts:
+        fresh.setdefault((item.generation, item.partition), []).append(item)
+    changed: list[RangeReceipt] = []
+    absorbed: list[tuple[int, str, int]] = []
+    for place, items in fresh.items():
+        old = before.get(place, set())
+        merged = merge_receipts([*old, *items])
+        changed += [item for item in merged if item not in old]
+        starts = {item.range.start for item in merged}
+        absorbed += [(*place, item.range.start) for item in old if item.range.start not in starts]
+    _delete(connection, pipeline, [(*place, start, start) for *place, start in absorbed])
+    bulk_sql.upsert(connection, tables.receipt, [_row(pipeline, item) for item in changed])
+
+
+def compact(connection: Connection, pipeline: str, stretches: Iterable[Stretch], *, dry: bool = False) -> int:
+    """Merge the rows of some stretches, each with the row before it; says how many rows fewer there are.
+
+    :param dry: only say it
+    """
+    made: list[RangeReceipt] = []
+    gone: list[tuple[Any, ...]] = []
+    fewer = 0
+    for stretch in stretches:
+        for row in connection.execute(_islands(pipeline, stretch)).mappings():
+            item = from_row({**row, "generation": stretch.generation, "partition": stretch.partition})
+            made.append(item)
+            last = min(item.range.end, stretch.below - 1)
+            gone.append((stretch.generation, stretch.partition, item.range.start + 1, last))
+            fewer += row["rows"] - 1
+    if dry:
+        return fewer
+    _delete(connection, pipeline, gone)
+    bulk_sql.upsert(connection, tables.receipt, [_row(pipeline, item) for item in made])
+    return fewer
+
+
+def merged(batches: Iterable[Batch]) -> list[RangeReceipt]:
+    """The receipts of resolved batches of any partitions, those that touch merged."""
+    found: list[RangeReceipt] = []
+    ordered = sorted(batches, key=lambda batch: (batch.key.generation, batch.key.partition, batch.range.start))
+    group: list[Batch] = []
+    end = 0
+    for batch in ordered:
+        first = group[0].key if group else None
+        here = first is not None and (first.generation, first.partition) == (batch.key.generation, batch.key.partition)
+        if here and batch.range.start <= end:
+            group.append(batch)
+            end = max(end, batch.range.end)
+            continue
+        if group:
+            found.append(_sum(group, end))
+        group, end = [batch], batch.range.end
+    return [*found, _sum(group, end)] if group else found
+
+
+def _fates(batch: Batch) -> tuple[Any, ...]:
+    """What a batch brings to the sums, and when, in the order of the columns."""
+    state, receipt = batch.state, batch.receipt
+    of_batch = (1, int(state is BatchState.REJECTED), int(state is BatchState.SKIPPED), int(state is BatchState.SENT))
+    if receipt is None:
+        return (0, 0, 0, 0, *of_batch, None)
+    counts = receipt.counts
+    return (counts.read, counts.delivered, counts.filtered, counts.dead_lettered, *of_batch, receipt.at)
+
+
+def from_row(row: Any) -> RangeReceipt:
+    """The receipt that a row holds."""
+    return RangeReceipt(
+        row["generation"],
+        row["partition"],
+        Range(row["range_start"], row["range_end"]),
+        Counts(row["read"], row["delivered"], row["filtered"], row["dead_lettered"]),
+        row["batches"],
+        row["rejected"],
+        row["skipped"],
+        row["sent"],
+        row["at"],
+    )
+
+
+def _row(pipeline: str, item: RangeReceipt) -> dict[str, Any]:
+    return {
+        "pipeline": pipeline,
+        "generation": item.generation,
+        "partition": item.partition,
+        "range_start": item.range.start,
+        "range_end": item.range.end,
+        **item.counts.to_json(),
+        "batches": item.batches,
+        "rejected": item.rejected,
+        "skipped": item.skipped,
+        "sent": item.sent,
+        "at": item.at,
+    }
+
+
+def _sum(group: Sequence[Batch], end: int) -> RangeReceipt:
+    """One receipt for batches that touch, as :func:`merge_receipts` makes it, in one pass."""
+    first = group[0]
+    receipts = [batch.receipt for batch in group if batch.receipt is not None]
+    counts = [receipt.counts for receipt in receipts]
+    states = [batch.state for batch in group]
+    return RangeReceipt(
+        first.key.generation,
+        first.key.partition,
+        Range(first.range.start, end),
+        Counts(
+            sum([c.read for c in counts]),
+            sum([c.delivered for c in counts]),
+            sum([c.filtered for c in counts]),
+            sum([c.dead_lettered for c in counts]),
+        ),
+        len(group),
+        states.count(BatchState.REJECTED),
+        states.count(BatchState.SKIPPED),
+        states.count(BatchState.SENT),
+        max([receipt.at for receipt in receipts], default=None),
+    )
+
+
+def _delete(connection: Connection, pipeline: str, spans: Iterable[tuple[Any, ...]]) -> None:
+    names = (*_PLACE, bulk_sql.FIRST, bulk_sql.LAST)
+    rows = [dict(zip(names, (pipeline, *span), strict=True)) for span in spans]
+    bulk_sql.delete_runs(connection, tables.receipt, "range_start", rows)
+
+
+def _taken(connection: Connection, pipeline: str, places: Iterable[tuple[int, str, int]]) -> set[tuple[int, str, int]]:
+    """Places among these, and between them, where a receipt begins already: an import may bring a second one."""
+    spans: dict[tuple[int, str], tuple[int, int]] = {}
+    for generation, partition, start in places:
+        first, last = spans.get((generation, partition), (start, start))
+        spans[generation, partition] = (min(first, start), max(last, start))
+    names = (*_PLACE, bulk_sql.FIRST, bulk_sql.LAST)
+    rows = [dict(zip(names, (pipeline, *place, *span), strict=True)) for place, span in spans.items()]
+    found = _look_up(connection, _beginning(connection.dialect.name), rows)
+    return {(row["generation"], row["partition"], row["range_start"]) for row in found}
+
+
+def _look_up(connection: Connection, query: sa.Select[Any], rows: bulk_sql.Rows) -> sa.MappingResult:
+    return connection.execute(query, {"given": bulk_sql.as_json(rows)}).mappings()
+
+
+def _wanted(pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "pipeline": pipeline,
+            "generation": item.generation,
+            "partition": item.partition,
+            "range_start": item.range.start,
+            "range_end": item.range.end,
+            "below": below,
+        }
+        for item, below in receipts
+    ]
+
+
+@lru_cache
+def _neighbours(dialect: str) -> sa.Select[Any]:
+    """The rows that given ranges touch: the nearest that begins before each, and those that begin inside."""
+    names = (*_PLACE, "range_start", "range_end")
+    outer = bulk_sql.given(dialect, tables.receipt, names, numbers=("below",)).alias("wanted")
+    other = tables.receipt.alias("other")
+    nearest = (
+        sa.select(sa.func.max(other.c.range_start))
+        .where(*(other.c[name] == outer.c[name] for name in _PLACE), other.c.range_start <= outer.c.range_start)
+        .correlate(outer)
+        .scalar_subquery()
+    )
+    return bulk_sql.for_each(
+        dialect,
+        outer,
+        tables.receipt,
+        *(_R[name] == outer.c[name] for name in _PLACE),
+        _R.range_start >= sa.func.coalesce(nearest, outer.c.range_start),
+        _R.range_start <= outer.c.range_end,
+        _R.range_start < outer.c.below,
+    )
+
+
+@lru_cache
+def _beginning(dialect: str) -> sa.Select[Any]:
+    """The rows that begin in given runs."""
+    outer = bulk_sql.given(dialect, tables.receipt, _PLACE, numbers=(bulk_sql.FIRST, bulk_sql.LAST))
+    return bulk_sql.for_each(
+        dialect,
+        outer,
+        tables.receipt,
+        *(_R[name] == outer.c[name] for name in _PLACE),
+        _R.range_start.between(outer.c[bulk_sql.FIRST], outer.c[bulk_sql.LAST]),
+    )
+
+
+def _islands(pipeline: str, stretch: Stretch) -> sa.Select[Any]:
+    """Rows of a stretch that touch or overlap, summed up by the database; only where there are several."""
+    here = sa.and_(_R.pipeline == pipeline, _R.generation == stretch.generation, _R.partition == stretch.partition)
+    nearest = sa.select(sa.func.max(_R.range_start)).where(here, _R.range_start < stretch.start).scalar_subquery()
+    reach = sa.func.max(_R.range_end).over(order_by=_R.range_start, rows=(None, -1))
+    rows = (
+        sa.select(tables.receipt, reach.label("reach"))
+        .where(here, _R.range_start >= sa.func.coalesce(nearest, stretch.start), _R.range_start < stretch.below)
+        .subquery("rows")
+    ).c
+    number = sa.func.sum(sa.case((rows.reach >= rows.range_start, 0), else_=1)).over(order_by=rows.range_start)
+    found = sa.select(*rows, number.label("island")).subquery("found").c
+    sums: list[sa.ColumnElement[Any]] = [
+        sa.cast(sa.func.sum(found[name]), sa.BigInteger).label(name) for name in tables.TOTALS
+    ]
+    return (
+        sa.select(
+            sa.func.min(found.range_start).label("range_start"),
+            sa.func.max(found.range_end).label("range_end"),
+            *sums,
+            sa.func.max(found.at).label("at"),
+            sa.func.count().label("rows"),
+        )
+        .group_by(found.island)
+        .having(sa.func.count() > 1)
+    )

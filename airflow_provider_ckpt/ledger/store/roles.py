@@ -1,0 +1,91 @@
+"""SQL that gives a PostgreSQL ledger three roles: one migrates, one runs pipelines, one looks on.
+
+The runtime role has no DDL, cannot touch the ledger's id and revision, and adds to the audit trail without changing it;
+when an event was recorded, and from which database user, it cannot write at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_ckpt.connectors.postgres.client import literal, quote
+from airflow_provider_ckpt.connectors.postgres.roles import block, grant_database, in_this_database, make_roles
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.ledger.store import tables
+
+_FIXED = (tables.VERSION_TABLE, tables.ledger.name)
+"""What only a migration writes."""
+
+
+@dataclass(frozen=True)
+class LedgerRoles:
+    """Who may do what in a ledger's schema.
+
+    :param schema: the ledger's own, which nothing else uses
+    :param owner: migrates, and collects old history
+    :param runtime: what workers, triggerers and people's commands log in as
+    :param reader: for dashboards
+
+    :raises ConfigError: if the schema cannot be the ledger's own, or two roles are one
+    """
+
+    schema: str
+    owner: str
+    runtime: str
+    reader: str
+
+    def __post_init__(self) -> None:
+        if self.schema == "public" or self.schema.startswith("pg_"):
+            raise ConfigError(
+                f"the ledger's roles need a schema of their own, and {self.schema!r} is everybody's.",
+                hint="Name another; it is created where it is not there.",
+            )
+        if len({self.owner, self.runtime, self.reader}) < 3:
+            raise ConfigError("owner, runtime and reader must be three roles.")
+
+    @property
+    def sql(self) -> str:
+        """The script; it may be run again, and should be after every migration."""
+        schema, owner, runtime, reader = map(quote, (self.schema, self.owner, self.runtime, self.reader))
+        new = f"ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA {schema}"
+        return "\n".join(
+            [
+                "BEGIN;",
+                *make_roles((self.owner, self.runtime, self.reader)),
+                *grant_database("CONNECT", (self.owner, self.runtime, self.reader)),
+                f"CREATE SCHEMA IF NOT EXISTS {schema} AUTHORIZATION {owner};",
+                f"REVOKE ALL ON SCHEMA {schema} FROM PUBLIC;",
+                f"GRANT USAGE ON SCHEMA {schema} TO {runtime}, {reader};",
+                *(self._search_path(name) for name in (self.owner, self.runtime, self.reader)),
+                f"{new} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {runtime};",
+                f"{new} GRANT USAGE ON SEQUENCES TO {runtime};",
+                f"{new} GRANT SELECT ON TABLES TO {reader};",
+                f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {runtime};",
+                f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {runtime};",
+                f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {reader};",
+                *(self._narrow(name, "INSERT, UPDATE, DELETE") for name in _FIXED),
+                self._narrow(tables.event.name, "INSERT, UPDATE, DELETE"),
+                self._add_events(),
+                "COMMIT;",
+                "",
+            ]
+        )
+
+    def _search_path(self, role: str) -> str:
+        return in_this_database("ALTER ROLE %1$I IN DATABASE %2$I SET search_path = %3$I", role, self.schema)
+
+    def _add_events(self) -> str:
+        """Events are added, and time and database user of each come from the database alone."""
+        name = f"{quote(self.schema)}.{quote(tables.event.name)}"
+        given = ", ".join(quote(column.name) for column in tables.event.c if column.name not in tables.FILLED_IN)
+        return block(
+            f"IF pg_catalog.to_regclass({literal(name)}) IS NOT NULL "
+            f"THEN GRANT INSERT ({given}) ON {name} TO {quote(self.runtime)}; END IF;"
+        )
+
+    def _narrow(self, table: str, rights: str) -> str:
+        name = f"{quote(self.schema)}.{quote(table)}"
+        return block(
+            f"IF pg_catalog.to_regclass({literal(name)}) IS NOT NULL "
+            f"THEN REVOKE {rights} ON {name} FROM {quote(self.runtime)}; END IF;"
+        )

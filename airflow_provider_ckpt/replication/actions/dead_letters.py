@@ -1,0 +1,90 @@
+"""What people do with dead letters: look at them, have them sent once more, discard them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.batch_content import KeptLetter
+from airflow_provider_ckpt.connectors.dead_letters import kept, types_of
+from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.dead_letters import UNTYPED, Entry, Letters, Selection, choose, first_of, runs_of
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.replication.setup import Setup
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.commands.dead_letters import LetterIndex
+
+
+def index(setup: Setup) -> LetterIndex:
+    """The ledger's index of dead letters; error types that it does not know are learned from the sink first.
+
+    :raises SinkError: if the sink must be asked and cannot be
+    """
+    found = setup.ledger.letters(setup.pipeline.name)
+    untyped = {entry.letters.source for entry in found.entries if entry.letters.error_type == UNTYPED}
+    if not untyped:
+        return found
+    with closing(setup.open_sink()) as sink:
+        types = types_of(sink, untyped)
+    setup.ledger.name_letter_types(setup.pipeline.name, types)
+    return setup.ledger.letters(setup.pipeline.name)
+
+
+def check_batches(found: LetterIndex, selection: Selection, pipeline: str) -> None:
+    """Make sure that the batches of a selection are no mistake.
+
+    :raises ConfigError: if one has no dead letters, whatever became of them
+    """
+    strange = selection.batches - {entry.letters.key for entry in found.entries}
+    if strange:
+        names = ", ".join(str(key) for key in sorted(strange))
+        raise ConfigError(
+            f"there are no dead letters of {names}.",
+            pipeline=pipeline,
+            hint=f"See: airflow ckpt dlq list {pipeline} --all",
+        )
+
+
+def look(setup: Setup, entries: Iterable[Entry]) -> Iterator[tuple[Entry, KeptLetter]]:
+    """The dead letters of some entries, with their bytes, from the sink."""
+    by_letters = {entry.letters: entry for entry in entries}
+    with closing(setup.open_sink()) as sink:
+        for letters, found in kept(sink, sorted(by_letters, key=lambda item: (item.source, item))):
+            for letter in found:
+                yield by_letters[letters], letter
+
+
+def matches(letter: KeptLetter, query: str) -> bool:
+    """Whether a dead letter's error, bytes or headers contain a text."""
+    found = letter.letter
+    wanted = query.encode("utf-8", "surrogateescape")
+    texts = (found.error.message, *found.headers.values())
+    return any(query in text for text in texts) or any(wanted in part for part in (found.key, found.value) if part)
+
+
+def act_on(setup: Setup, kind: ActKind, selection: Selection, query: str | None = None) -> Act:
+    """The act of replaying or discarding the letters of a selection that are open now; it may name none.
+
+    Where rows replace others by key, a replay begins with the newest letter: of two versions of a row that are both
+    parked, it is that one which finds the key absent.
+
+    :param query: only letters that contain this text, see :func:`matches`
+    """
+    found = index(setup)
+    check_batches(found, selection, setup.pipeline.name)
+    if query is None:
+        chosen = choose(found.entries, selection, found.rereads)
+    else:
+        meant = choose(found.entries, replace(selection, stop_at=None), found.rereads)
+        chosen = list(first_of(_matching(setup, meant, query), selection.stop_at))
+    return Act(kind, letters=tuple(chosen), newest_first=setup.pipeline.sink.mode == "upsert")
+
+
+def _matching(setup: Setup, meant: Iterable[Letters], query: str) -> Iterator[Letters]:
+    with closing(setup.open_sink()) as sink:
+        for letters, found in kept(sink, meant):
+            numbered = enumerate(found, start=letters.first)
+            yield from runs_of(letters, (number for number, letter in numbered if matches(letter, query)))

@@ -1,0 +1,131 @@
+"""Which records of a source came after their range was read: the positions that receipts keep, and those shown now."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import cached_property
+from itertools import compress
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.record_positions import Digest, Positions, surplus
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.receipts import Known, RangeReceipt
+from airflow_provider_ckpt.core.recovery import Reading, Surplus, Why, outside
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.protocols import Sink, Source, Unread
+    from airflow_provider_ckpt.core.batch import Receipt
+    from airflow_provider_ckpt.core.ranges import Range
+    from airflow_provider_ckpt.ledger.types import PartitionRecord
+    from airflow_provider_ckpt.replication.setup import Setup
+
+_Place = tuple[int, str, int, int]
+
+
+class Receipts:
+    """The positions that a pipeline's receipts keep, compared with what its source shows.
+
+    It asks source and sink only once they are needed.
+
+    :param source: of the pipeline
+    :param sink: of the pipeline
+    :param partitions: the ledger's partitions; receipts below their low watermarks are not read
+    """
+
+    def __init__(self, source: Source, sink: Sink, partitions: Mapping[str, PartitionRecord]) -> None:
+        self._source, self._sink, self._partitions = source, sink, partitions
+
+    @cached_property
+    def _kept(self) -> Mapping[_Place, Positions]:
+        known = {name: Known(record.partition.generation, record.low) for name, record in self._partitions.items()}
+        return {
+            _place(receipt): Positions.parse(receipt.positions)
+            for receipt in self._sink.receipts(known)
+            if receipt.positions is not None
+        }
+
+    def shown(self, partition: str, readings: Sequence[Reading]) -> Sequence[Surplus | None] | None:
+        """Return what :func:`~airflow_provider_ckpt.core.recovery.missing` asks for; its argument ``shown``."""
+        digests = self._source.digests(partition, [reading.receipt.range for reading in readings])
+        if digests is None:
+            return None
+        return [_surplus(self._source, partition, *item, self._kept) for item in zip(readings, digests, strict=True)]
+
+    def tell_exactly(self, reading: Reading) -> bool:
+        """Whether each record of a reading's range can be compared, and not only their number."""
+        read = [self._kept.get(_place(item)) for item in (reading.receipt, *reading.again) if item.counts.read]
+        if any(item is None for item in read):
+            return False
+        return not reading.pending or all(item is not None and item.packed is not None for item in read)
+
+
+def unread_by(setup: Setup, source: Source, sink: Sink, partitions: Mapping[str, PartitionRecord]) -> Unread:
+    """Return the function by which a source asks the receipts for records that it shows below its plan.
+
+    Only readings that overlap the stretches are compared. Batches that are planned and were not begun own their ranges.
+
+    :param setup: of the pipeline
+    :param source: open
+    :param sink: open
+    :param partitions: the ledger's partitions
+    """
+    window = setup.pipeline.recovery.window
+
+    def unread(partition: str, stretches: Sequence[Range]) -> Sequence[Range] | None:
+        receipts = Receipts(source, sink, partitions)
+        batches = partitions[partition].partition.batches.values()
+        covered = [batch.range for batch in batches if batch.state is BatchState.PLANNED and not batch.attempts]
+        exact = True
+
+        def shown(name: str, readings: Sequence[Reading]) -> Sequence[Surplus | None] | None:
+            nonlocal exact
+            if name != partition:
+                return None
+            concerned = [_overlaps(reading.receipt.range, stretches) for reading in readings]
+            near = list(compress(readings, concerned))
+            surpluses = receipts.shown(name, near)
+            exact = surpluses is not None and all(receipts.tell_exactly(reading) for reading in near)
+            covered.extend(reading.receipt.range for reading in near)
+            found = iter(surpluses or ())
+            return [next(found, None) if asked else None for asked in concerned]
+
+        found = setup.ledger.recovery_plan(setup.pipeline.name, settle_lag=timedelta(0), window=window, shown=shown)
+        late = [item for item in found if item.partition == partition and item.why is not Why.UNRECEIPTED]
+        if not exact or outside(stretches, covered) or not all(item.told_apart for item in late):
+            return None
+        return [span for item in late for span in item.spans]
+
+    return unread
+
+
+def _overlaps(span: Range, stretches: Sequence[Range]) -> bool:
+    """Whether a range overlaps one of some others, given in order."""
+    at = bisect_right(stretches, span.start, key=lambda item: item.end)
+    return at < len(stretches) and stretches[at].overlaps(span)
+
+
+def _surplus(
+    source: Source, partition: str, reading: Reading, now: Digest, kept: Mapping[_Place, Positions]
+) -> Surplus | None:
+    """Return the records that the range of a reading shows and that were not read, or None if there are none."""
+    more = now.count - reading.records
+    receipts = [reading.receipt, *reading.again]
+    read = [(item.range, kept[_place(item)]) for item in receipts if _place(item) in kept]
+    only_added = reading.added == reading.again
+    if len(read) < sum(item.counts.read > 0 for item in receipts):  # a sink that kept none: counts have to do
+        return Surplus(now.count, more if only_added else 0) if more > 0 and not reading.pending else None
+    if only_added and now.same(Digest.total(item.digest for _, item in read)):
+        return None
+    if all(item.packed is not None for _, item in read):
+        span = reading.receipt.range
+        found = surplus(read, source.positions(partition, span), span, reading.pending)
+        return found if found.late else None
+    return None if reading.pending else Surplus(now.count, max(more, 0) if only_added else 0)
+
+
+def _place(receipt: Receipt | RangeReceipt) -> _Place:
+    if isinstance(receipt, RangeReceipt):
+        return receipt.generation, receipt.partition, receipt.range.start, receipt.range.end
+    return receipt.key.generation, receipt.key.partition, receipt.range.start, receipt.range.end

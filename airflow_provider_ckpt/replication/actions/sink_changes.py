@@ -1,0 +1,272 @@
+"""A person's actions on a sink that a run has refused: accept it as it is, or move on to another one.
+
+Both fence the sink and read its receipts first. An accepted sink is sent again what it has lost, or the pipeline goes
+on from its checkpoint. A move settles with the sink so far, and the next run delivers to the one that it declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core import reconcile
+from airflow_provider_ckpt.core.accepted_sink import AcceptedSink, find_lost_receipts
+from airflow_provider_ckpt.core.actions import Act, ActKind
+from airflow_provider_ckpt.core.batch import BatchKey, BatchState, Receipt
+from airflow_provider_ckpt.core.dead_letters import Letters, Replay
+from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
+from airflow_provider_ckpt.core.ranges import Range
+from airflow_provider_ckpt.core.resending import Resend, find_lost
+from airflow_provider_ckpt.core.sink_standing import Difference, SinkStanding, Unaccepted, describe, differences
+from airflow_provider_ckpt.replication import owner as owners
+from airflow_provider_ckpt.replication.run.acquire import acquire
+from airflow_provider_ckpt.replication.run.sink_checks import compare, nothing_to_accept, read_receipts, readable
+from airflow_provider_ckpt.replication.setup import Opened
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.protocols import Sink
+    from airflow_provider_ckpt.core.receipts import Known
+    from airflow_provider_ckpt.ledger.types import ActResult, PartitionRecord
+    from airflow_provider_ckpt.replication.setup import Setup
+
+_RECEIPTS_LOST = frozenset({Difference.FENCE_BELOW, Difference.RECEIPTS_MISSING, Difference.RECEIPTS_UNREADABLE})
+
+
+def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None) -> Act:
+    """The action by which a run goes on with the sink as it is now; changes nothing.
+
+    :param resend: send again what the sink has no receipt for; else go on from the checkpoint
+    :param start: by source partition, the first position to send again, where receipts do not tell what is lost
+    :raises LedgerStateError: if the sink is as the ledger left it, so that there is nothing to accept
+    :raises LedgerStateError: if ``start`` lies beyond a checkpoint
+    :raises ConfigError: if the sink is another one, or nothing tells what has to be sent again
+    """
+    name, ledger = setup.pipeline.name, setup.ledger
+    opened = Opened(setup)
+    try:
+        opened.check()
+        known, found = compare(ledger, name, opened.sink, all_receipts=True)
+        seen = differences(known, found)
+        if not seen:
+            raise nothing_to_accept(name)
+        if Difference.OTHER_LOCATION in seen:
+            raise ConfigError(
+                f"the sink is {found.location}, and this pipeline delivered to {known.location} so far.",
+                pipeline=name,
+                hint=f'Say that this is meant with `airflow ckpt move {name} --reason "..."`.',
+            )
+        before = known.unaccepted or Unaccepted(frozenset(), "")
+        told = before.told or describe(known, found, seen)
+        evidence = Unaccepted(before.seen.union(seen), told, before.gone | found.gone)
+        if not resend:
+            lost = _RECEIPTS_LOST & evidence.seen
+            unclear = _begun(_reconciled(setup, readable(opened.sink, _known(setup)))) if lost else ()
+            return Act(ActKind.ACCEPT_SINK, batches=unclear)
+        if setup.pipeline.delivery == "at_most_once":
+            raise ConfigError(
+                "at most once, nothing is sent again.",
+                pipeline=name,
+                hint="Use --keep, and `airflow ckpt rewind` where records are to be read again all the same.",
+            )
+        if start:
+            _refuse_beyond(setup, _reconciled(setup, readable(opened.sink, _known(setup))), start)
+            return Act(ActKind.ACCEPT_SINK, positions=start)
+        return _resend(setup, opened.sink, evidence)
+    finally:
+        opened.close()
+
+
+def move(setup: Setup, *, unreachable: bool = False) -> Act:
+    """The action after which the next run delivers to whatever sink it declares; changes nothing.
+
+    :param setup: with the sink so far
+    :param unreachable: whether that one cannot be asked any more what it has received
+    """
+    partitions = setup.ledger.partitions(setup.pipeline.name)
+    return Act(ActKind.MOVE, batches=_begun(partitions) if unreachable else (), unreachable=unreachable)
+
+
+def rehearse(setup: Setup, act: Act, *, who: str, why: str | None) -> ActResult:
+    """Try an acceptance out on the ledger, after the sink's receipts, and undo it; the sink is not fenced.
+
+    :param setup: of the pipeline
+    :param act: what :func:`accept` made
+    :param who: the person
+    :param why: the reason
+    :raises LedgerStateError: if the action does not fit
+    """
+    opened = Opened(setup)
+    try:
+        news = readable(opened.sink, _known(setup))
+        return setup.ledger.act(setup.pipeline.name, act, who=who, why=why, dry_run=True, receipts=news)
+    finally:
+        opened.close()
+
+
+def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: str | None = None) -> ActResult:
+    """Carry out :func:`accept` or :func:`move` behind the sink's fence; waits for the lease as the pipeline says.
+
+    :param setup: of the pipeline; for a move, with the sink so far
+    :param act: what :func:`accept` or :func:`move` made
+    :param who: the person
+    :param why: the reason; kept in the audit trail
+    :param proposal: id of the approved proposal that this uses up
+    :raises LeaseBusyError: if a run holds the lease
+    :raises LedgerStateError: if the action does not fit any more; nothing was changed, and a sink that was not in order
+        stays refused
+    """
+    ledger = setup.ledger
+    if act.unreachable:
+        terms = setup.pipeline.lease
+        lease = ledger.acquire(setup.pipeline.name, setup.owner, terms.ttl, is_dead=owners.is_dead)
+        try:
+            left = _left_behind(setup)
+            return ledger.act_under(lease, act, who=who, why=why, proposal=proposal, accepted=left)
+        finally:
+            ledger.release(lease)
+    if act.kind is ActKind.ACCEPT_SINK:
+        rehearse(setup, act, who=who, why=why)
+    with acquire(setup, accepting=act.kind is ActKind.ACCEPT_SINK) as run:
+        if act.resend:
+            _refuse_other(setup, run.sink, act)
+        moving = act.kind is ActKind.MOVE
+        accepted = _left_behind(setup) if moving else _accepted(setup, run.sink)
+        result = ledger.act_under(run.lease, act, who=who, why=why, proposal=proposal, accepted=accepted)
+        if act.kind is ActKind.ACCEPT_SINK:
+            claims = run.sink.claims()
+            ledger.note_sink(run.lease, SinkStanding(run.epoch, claims.target, run.sink.location))
+        ledger.release(run.lease)
+    return result
+
+
+def _accepted(setup: Setup, sink: Sink) -> AcceptedSink:
+    """The losses that an audit is not to report any more: what the sink holds is compared with the ledger now."""
+    recorded = setup.ledger.recorded(setup.pipeline.name)
+    receipts = read_receipts(sink, {})[0]
+    rows = sink.target_rows(exact=True) if setup.pipeline.sink.mode == "append" else None
+    missing = None if rows is None else sum(receipt.counts.delivered for receipt in receipts) - rows
+    lost = find_lost_receipts(recorded.passed, recorded.batches.values(), receipts)
+    return AcceptedSink(lost, missing)
+
+
+def _left_behind(setup: Setup) -> AcceptedSink:
+    """The receipts that the sink so far keeps: a pipeline that moves need not have them in the new one."""
+    recorded = setup.ledger.recorded(setup.pipeline.name)
+    return AcceptedSink(find_lost_receipts(recorded.passed, recorded.batches.values(), ()))
+
+
+def _resend(setup: Setup, sink: Sink, evidence: Unaccepted) -> Act:
+    """The action that sends again what is lost, a batch included that has a receipt of which the ledger does not know.
+
+    :param evidence: what was seen of the sink; some of that is not there any more behind a new fence
+    """
+    name, ledger = setup.pipeline.name, setup.ledger
+    receipts, _ = read_receipts(sink, {})
+    records = _reconciled(setup, read_receipts(sink, _known(setup))[0])
+    receipts_tell = bool(_RECEIPTS_LOST & evidence.seen)
+    gone = evidence.gone.union(sink.missing([receipt.key for receipt in receipts]) if receipts else ())
+    held = [receipt for receipt in receipts if receipt.key not in gone]
+    first = ledger.first_positions(name)
+    emptied = setup.pipeline.sink.may_be_emptied
+    state = "may be emptied on purpose (sink.may_be_emptied)" if emptied else "is not empty"
+    unreadable = Difference.RECEIPTS_UNREADABLE in evidence.seen
+    some = unreadable or any(receipt.counts.delivered for receipt in held)
+    if some and not emptied and sink.target_rows(exact=True) == 0:
+        held = []
+    elif unreadable:
+        raise ConfigError(
+            f"receipts cannot be read ({evidence.told.rstrip('.')}), and the target {state}, so nothing tells "
+            "which batches it holds: sent again, they would be there twice.",
+            pipeline=name,
+            hint="Use --keep, which goes on from the checkpoint with a new chain of receipts. Where rows are gone too, "
+            "name the first position to send again with --from.",
+        )
+    elif not receipts_tell and not gone:
+        otherwise = "" if emptied else "; after emptying the target, --resend sends everything"
+        raise ConfigError(
+            f"rows that were delivered may be gone although their receipts stand, and the target {state}, so "
+            "nothing tells which ones.",
+            pipeline=name,
+            hint=f"Name the first position to send again with --from, or go on with --keep{otherwise}.",
+        )
+    lost = find_lost(
+        (record.partition for record in records.values()),
+        _places(held),
+        first=first,
+        skipped=ledger.skipped_ranges(name),
+        by_key=setup.pipeline.sink.mode == "upsert",
+    )
+    letters = _replays(records, lost)
+    return Act(ActKind.ACCEPT_SINK, positions=lost.positions, spans=lost.spans, letters=letters, resend=True)
+
+
+def _refuse_other(setup: Setup, sink: Sink, act: Act) -> None:
+    """Find out once more, behind the lease, what is to be sent again, and refuse if that is not what was shown.
+
+    :raises LedgerStateError: if it is not
+    """
+    name = setup.pipeline.name
+    evidence = setup.ledger.sink_standing(name).unaccepted or Unaccepted(frozenset(), "")
+    if _resend(setup, sink, evidence).to_json() != act.to_json():
+        raise LedgerStateError(
+            "what has to be sent again is not what was shown: a run or another person has changed the pipeline or the "
+            "sink meanwhile. Runs stay refused.",
+            pipeline=name,
+            hint=f"Look again with `airflow ckpt accept-sink {name} --resend --dry-run`.",
+        )
+
+
+def _refuse_beyond(setup: Setup, records: Mapping[str, PartitionRecord], start: Mapping[str, int]) -> None:
+    """Refuse to send again from a position that lies beyond the checkpoint, since that would skip records.
+
+    :raises LedgerStateError: naming both positions
+    """
+    for partition, position in start.items():
+        committed = records[partition].partition.committed if partition in records else position
+        if position > committed:
+            raise LedgerStateError(
+                f"{position:,} of {partition} lies beyond its checkpoint, {committed:,}.",
+                pipeline=setup.pipeline.name,
+                position=position,
+                hint="Name the first position whose rows are gone; what lies beyond the checkpoint is sent anyway.",
+            )
+
+
+def _known(setup: Setup) -> dict[str, Known]:
+    """Up to where no receipt of the sink's is news to the ledger."""
+    name = setup.pipeline.name
+    records = setup.ledger.partitions(name)
+    return {**setup.ledger.collected(name), **{partition: record.known for partition, record in records.items()}}
+
+
+def _reconciled(setup: Setup, receipts: Iterable[Receipt]) -> Mapping[str, PartitionRecord]:
+    """The ledger's partitions as they are once these receipts were reconciled; changes nothing that is stored."""
+    records = setup.ledger.partitions(setup.pipeline.name)
+    news: dict[str, list[Receipt]] = {}
+    for receipt in receipts:
+        news.setdefault(receipt.key.partition, []).append(receipt)
+    for name, record in records.items():
+        reconcile.reconcile(record.partition, news.get(name, ()), epoch=0)
+    return records
+
+
+def _places(receipts: Sequence[Receipt]) -> dict[tuple[int, str], list[Range]]:
+    found: dict[tuple[int, str], list[Range]] = {}
+    for receipt in receipts:
+        found.setdefault((receipt.key.generation, receipt.key.partition), []).append(receipt.range)
+    return found
+
+
+def _replays(records: Mapping[str, PartitionRecord], lost: Resend) -> tuple[Letters, ...]:
+    """The dead letters whose replay is lost."""
+    return tuple(
+        placed.letters
+        for partition, span in lost.replayed
+        for placed in Replay.from_json(records[partition].state).within(span)
+    )
+
+
+def _begun(records: Mapping[str, PartitionRecord]) -> tuple[BatchKey, ...]:
+    """Batches that were begun and have no verdict: without receipts nobody can tell whether they were delivered."""
+    open_ones = (batch for record in records.values() for batch in record.partition.blocking.values())
+    return tuple(sorted(b.key for b in open_ones if b.begun and b.state is not BatchState.HELD))

@@ -1,0 +1,117 @@
+"""What a sensor waits for, as data: it is checked in a task or in the triggerer, on the same ledger.
+
+Each kind says whether it is met and what was seen, as JSON-ready data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.replication.observe.lag import lag
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+    from airflow_provider_ckpt.replication.setup import Setup
+
+
+class ConditionKind(StrEnum):
+    """What may be waited for."""
+
+    LAG_AT_LEAST = "lag_at_least"
+    LAG_AT_MOST = "lag_at_most"
+    CHECKPOINT = "checkpoint"
+    DEAD_LETTERS = "dead_letters"
+    HELD = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition on one pipeline.
+
+    :param number: how many, or for a checkpoint the position that every source partition must reach
+    :param partition: of a lag or checkpoint: this source partition alone
+    :param positions: of a checkpoint: by source partition, in place of ``number``
+    :param error_types: of dead letters: these error types alone
+    """
+
+    kind: ConditionKind
+    number: int = 1
+    partition: str | None = None
+    positions: Mapping[str, int] = field(default_factory=dict)
+    error_types: tuple[str, ...] = ()
+
+    def check(self, ledger: Ledger, pipeline: str, setup: Callable[[], Setup]) -> tuple[bool, dict[str, Any]]:
+        """Whether it is met, and what was seen.
+
+        :param setup: made only where the source must be asked, or the pipeline has never run
+        :raises ConfigError: if nothing declares the pipeline, or it has no such partition
+        """
+        if self.kind in (ConditionKind.LAG_AT_LEAST, ConditionKind.LAG_AT_MOST):
+            return self._lag(pipeline, lag(setup()))
+        if pipeline not in ledger.pipelines():
+            setup()  # fails where no declaration tells that it is yet to run
+            return False, {"never_run": True}
+        status = ledger.status(pipeline)
+        if self.kind is ConditionKind.CHECKPOINT:
+            return self._checkpoint(pipeline, status)
+        if self.kind is ConditionKind.DEAD_LETTERS:
+            return self._dead_letters(status)
+        held = status["batches"].get("held", 0)
+        return held >= self.number, {"held": held, "batches": [item["batch"] for item in status["held"]]}
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        return {
+            "kind": self.kind.value,
+            "number": self.number,
+            "partition": self.partition,
+            "positions": dict(self.positions),
+            "error_types": list(self.error_types),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Condition:
+        """The condition that :meth:`to_json` wrote."""
+        return cls(
+            ConditionKind(data["kind"]),
+            data["number"],
+            data["partition"],
+            dict(data["positions"]),
+            tuple(data["error_types"]),
+        )
+
+    def _lag(self, pipeline: str, found: dict[str, int]) -> tuple[bool, dict[str, Any]]:
+        if self.partition is not None:
+            found = {self.partition: _of(found, self.partition, pipeline)}
+        total = sum(found.values())
+        met = total >= self.number if self.kind is ConditionKind.LAG_AT_LEAST else total <= self.number
+        return met, {"lag": found, "total": total}
+
+    def _checkpoint(self, pipeline: str, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
+        found = {part["id"]: part["committed"] for part in status["partitions"] if part["ends_at"] is None}
+        if not found:
+            return False, {"checkpoint": {}}  # the first run has not begun with any
+        wanted = dict(self.positions)
+        if not wanted:
+            wanted = dict.fromkeys([self.partition] if self.partition is not None else found, self.number)
+        reached = all(_of(found, name, pipeline) >= position for name, position in wanted.items())
+        return reached, {"checkpoint": {name: found[name] for name in wanted}}
+
+    def _dead_letters(self, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
+        found = {
+            kind: count
+            for kind, count in status["dead_letters"].items()
+            if not self.error_types or kind in self.error_types
+        }
+        return sum(found.values()) >= self.number, {"dead_letters": found, "total": sum(found.values())}
+
+
+def _of(found: Mapping[str, int], partition: str, pipeline: str) -> int:
+    if partition not in found:
+        known = ", ".join(sorted(found)[:10]) or "none yet"
+        raise ConfigError(f"there is no source partition {partition!r}.", pipeline=pipeline, hint=f"Known: {known}.")
+    return found[partition]

@@ -1,0 +1,182 @@
+"""Looks at a pipeline against its source and sink, and at what a run would do; changes nothing anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_provider_ckpt.connectors import registry
+from airflow_provider_ckpt.connectors.protocols import Connection, Plan, Sink, SinkContext, Source, SourceFile
+from airflow_provider_ckpt.core.batch import BatchState
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError
+from airflow_provider_ckpt.core.partition import Partition
+from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.ledger.types import PartitionRecord
+from airflow_provider_ckpt.replication.actions.late_records import unread_by
+from airflow_provider_ckpt.replication.own_output import refuse_own_output
+from airflow_provider_ckpt.replication.run import sink_checks
+from airflow_provider_ckpt.replication.run.plan import Planner
+from airflow_provider_ckpt.replication.setup import Opened, Setup
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+
+T = TypeVar("T")
+
+_NOBODY = "00000000-0000-0000-0000-000000000000"
+"""The id of no ledger, for a sink that is only looked at."""
+
+
+def problems(pipeline: Pipeline, connections: Callable[[str], Connection]) -> list[str]:
+    """Check a pipeline against its source, sink and connections, and return the problems, one sentence each.
+
+    :param pipeline: the pipeline
+    :param connections: function that returns the connection of an id
+    """
+    found: list[str] = []
+    with ExitStack() as stack:
+        source = _tried(found, lambda: _open_source(pipeline, connections, stack))
+        sink = _tried(found, lambda: _open_sink(pipeline, connections, stack))
+        if source is not None:
+            _tried(found, source.check)
+            readable = not found
+            shape = _tried(found, source.shape)
+            if shape is not None and sink is not None and pipeline.transform.trivial:
+                _tried(found, lambda: sink.fits(shape.columns))
+        if sink is not None:
+            before = len(found)
+            _tried(found, lambda: sink.check(create=False))
+            if source is not None and readable and len(found) == before:
+                _tried(found, lambda: refuse_own_output(pipeline, source, sink))
+            if pipeline.delivery == "exactly_once" and not sink.exactly_once:
+                found.append(f"delivery: exactly_once is more than a {pipeline.sink.type} sink can promise")
+        name = pipeline.run.connection
+        if name is not None:
+            _tried(found, lambda: connections(name))
+    return list(dict.fromkeys(found))
+
+
+def _open_source(pipeline: Pipeline, connections: Callable[[str], Connection], stack: ExitStack) -> Source:
+    named = pipeline.source.connection
+    source = registry.open_source(pipeline, connections(named) if named else None)
+    stack.callback(source.close)
+    return source
+
+
+def _open_sink(pipeline: Pipeline, connections: Callable[[str], Connection], stack: ExitStack) -> Sink:
+    named, letters = pipeline.sink.connection, pipeline.letters_connection
+    context = SinkContext(_NOBODY, pipeline.name)
+    sink = registry.open_sink(
+        pipeline, connections(named) if named else None, context, connections(letters) if letters else None
+    )
+    stack.callback(sink.close)
+    return sink
+
+
+def _tried(found: list[str], act: Callable[[], T]) -> T | None:
+    """Return a function's result, or None if it fails; the error's message is then added to ``found``."""
+    try:
+        return act()
+    except CkptError as error:
+        found.append(error.info.message)
+        return None
+
+
+def preview(setup: Setup) -> dict[str, Any]:
+    """Return the plan that a run would make and the batches it would find waiting, as a JSON-ready document.
+
+    :raises CkptError: if something would keep the run from beginning
+    """
+    opened = Opened(setup)
+    try:
+        opened.check(create=False)
+        _refuse_strangers(setup, opened.sink)
+        sink_checks.refuse_changed(setup, opened.sink)
+        return _previewed(setup, opened)
+    except CkptError as error:
+        error.pipeline = error.pipeline or setup.pipeline.name
+        raise
+    finally:
+        opened.close()
+
+
+def _refuse_strangers(setup: Setup, sink: Sink) -> None:
+    strangers = sorted(sink.claims().ledgers - {setup.sink_id})
+    if strangers:
+        raise ConfigError(
+            f"the sink holds receipts of another ledger ({', '.join(strangers)}) for this pipeline; "
+            f"this ledger is {setup.ledger.id}",
+            hint="Use that ledger, or `airflow ckpt adopt` its receipts, or give this pipeline another name or target.",
+        )
+
+
+def _previewed(setup: Setup, opened: Opened) -> dict[str, Any]:
+    name, source = setup.pipeline.name, opened.source
+    stored = setup.ledger.partitions(name)
+    records, files = _with_new_ones(setup, source, stored)
+    phases = sorted({record.partition.phase.value for record in stored.values()})
+    plan = Plan()
+    if set(phases) <= {Phase.RUNNING.value}:
+        unread = unread_by(setup, source, opened.sink, records) if stored else None
+        planner = Planner(setup.pipeline, source, records, (), unread)
+        plan = planner.plan(files) if planner.budget > 0 else Plan(more=True)
+    partitions = [_partition(record, plan, new=name not in stored) for name, record in sorted(records.items())]
+    held = sum(item["held"] for item in partitions)
+    work = sum(item["batches"] + item["waiting"] + item["in_flight"] for item in partitions)
+    return {
+        "pipeline": name,
+        "phase": phases[0] if phases else Phase.RUNNING.value,
+        "first_run": not stored,
+        "starts_spark": bool(work),
+        "batches": len(plan.batches),
+        "records": sum(batch.records or 0 for batch in plan.batches),
+        "waiting": sum(item["waiting"] for item in partitions),
+        "held": held,
+        "new_files": len(files) - len(setup.ledger.files(name)) + len(plan.files),
+        "more": plan.more,
+        "route": [Route.HOLD.value if held else Route.DONE.value],
+        "notices": list(plan.notices),
+        "refused": [error.info.message for error in plan.refused],
+        "partitions": partitions,
+        "planned": [
+            {"partition": batch.partition, "from": batch.range.start, "to": batch.range.end, "records": batch.records}
+            for batch in plan.batches
+        ],
+    }
+
+
+def _with_new_ones(
+    setup: Setup, source: Source, stored: Mapping[str, PartitionRecord]
+) -> tuple[dict[str, PartitionRecord], list[SourceFile]]:
+    """The partitions as a run would have them, those included that it would start; and the files that it would know."""
+    start_from = "earliest" if stored else setup.pipeline.source.start_from
+    generation = max((record.partition.generation for record in stored.values()), default=1)
+    records, files = dict(stored), list(setup.ledger.files(setup.pipeline.name))
+    for found in source.partitions():
+        if found.id not in records:
+            start = source.start(found.id, start_from)
+            begun = Partition(found.id, generation=generation, base=start.position)
+            records[found.id] = PartitionRecord(begun, found.identity, {})
+            files += start.files
+    return records, files
+
+
+def _partition(record: PartitionRecord, plan: Plan, *, new: bool) -> dict[str, Any]:
+    partition = record.partition
+    batches = [batch for batch in plan.batches if batch.partition == partition.id]
+    states = [batch.state for batch in partition.blocking.values()]
+    return {
+        "partition": partition.id,
+        "first_start": new,
+        "checkpoint": partition.committed,
+        "plan_from": min((batch.range.start for batch in batches), default=None),
+        "plan_to": max((batch.range.end for batch in batches), default=None),
+        "batches": len(batches),
+        "records": sum(batch.records or 0 for batch in batches),
+        "waiting": states.count(BatchState.PLANNED),
+        "in_flight": states.count(BatchState.IN_FLIGHT),
+        "held": states.count(BatchState.HELD),
+        "bound": plan.bounds.get(partition.id),
+    }

@@ -1,0 +1,130 @@
+"""Recounts a pipeline in its sink: do receipts, dead letters and target agree with the ledger?
+
+Takes no lease and changes nothing. The ledger is read before the sink: a sink knows a verdict before the ledger does,
+so what the ledger has heard of must be there, and what it has not heard of yet is no disagreement.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from airflow_provider_ckpt.connectors.protocols import KeepsFiles, Sink
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.sink_comparison import (
+    Difference,
+    Disagreement,
+    attempt_of,
+    compare_letters,
+    compare_receipts,
+    compare_rows,
+    compare_target_files,
+    knows,
+)
+from airflow_provider_ckpt.core.sink_standing import Difference as Change
+from airflow_provider_ckpt.core.sink_standing import describe
+from airflow_provider_ckpt.core.sink_standing import differences as differences_of
+from airflow_provider_ckpt.replication.run.file_lists import compare_files
+from airflow_provider_ckpt.replication.run.sink_checks import compare
+from airflow_provider_ckpt.replication.setup import Setup
+
+STEPS = 4
+"""How many times :func:`against_sink` tells of its progress."""
+
+
+def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = False) -> dict[str, Any]:
+    """What was compared and what does not agree, JSON-ready.
+
+    :param tell: called with what was counted, after each of :data:`STEPS` steps
+    :param shared: whether others write to the target too, so that its rows say nothing
+    :raises ConfigError: if the ledger does not know the pipeline
+    :raises SinkError: if the sink cannot be read
+    """
+    name = setup.pipeline.name
+    recorded = setup.ledger.recorded(name)
+    tell(f"{len(recorded.passed) + len(recorded.batches):,} batches and range receipts in the ledger")
+    with closing(setup.open_sink()) as sink:
+        changed = _changed(setup, sink)
+        receipts = list(sink.receipts({}))
+        tell(f"{len(receipts):,} receipts in the sink")
+        found = compare_receipts(recorded, receipts)
+        named = [
+            receipt
+            for receipt in found.settled
+            if receipt.counts.dead_lettered or attempt_of(receipt) in recorded.letters
+        ]
+        held: Counter[AttemptKey] = Counter(letter.source for letter in sink.letters(map(attempt_of, named)))
+        tell(f"{held.total():,} dead letters in the sink")
+        differences = [*changed, *found.differences, *compare_letters(recorded, named, held)]
+        differences += compare_files(setup, sink)
+        delivered = sum(receipt.counts.delivered for receipt in receipts)
+        accepted = recorded.accepted
+        why = _uncountable(setup, shared=shared, busy=recorded.busy)
+        if accepted.rows_missing is None:
+            why = why or "its rows could not be counted when a person accepted it"
+        rows = None if why else sink.target_rows(exact=True)
+        if rows is None:
+            tell("rows of the target: cannot say")
+        else:
+            tell(f"{rows:,} rows in the target")
+            differences += compare_rows(rows, delivered, accepted.rows_missing or 0)
+        if isinstance(sink, KeepsFiles):
+            differences += compare_target_files(sink.damaged_files())
+    if any(difference.kind is Disagreement.RECEIPT_UNKNOWN for difference in differences):
+        differences = _still_unknown(setup, differences, {receipt.key: receipt for receipt in receipts})
+    return {
+        "agrees": not differences,
+        "compared": {
+            "receipts": len(found.settled),
+            "not_settled_yet": [str(receipt.key) for receipt in found.unsettled],
+            "of_a_past_not_kept": len(found.collected),
+            "dead_letters": held.total(),
+            "delivered": delivered,
+            "target_rows": rows,
+            "target_rows_unknown": None if rows is not None else why or "this sink cannot count its target",
+        },
+        "accepted_losses": accepted.to_json(),
+        "differences": [_document(difference) for difference in differences],
+    }
+
+
+def _changed(setup: Setup, sink: Sink) -> list[Difference]:
+    """Whether the sink is as the ledger left it; receipts that are missing are named one by one elsewhere."""
+    known, state = compare(setup.ledger, setup.pipeline.name, sink)
+    seen = [difference for difference in differences_of(known, state) if difference is not Change.RECEIPTS_MISSING]
+    return [Difference(Disagreement.SINK_CHANGED, "", None, describe(known, state, seen))] if seen else []
+
+
+def _uncountable(setup: Setup, *, shared: bool, busy: bool) -> str | None:
+    """Why the target's rows say nothing of what was delivered; None if they do."""
+    if shared:
+        return "others write to the target too"
+    if setup.pipeline.sink.mode == "upsert":
+        return "rows replace rows of their key, so the target holds fewer than were delivered"
+    if setup.pipeline.sink.rows_may_differ:
+        return "the target may store other rows than it is sent (sink.rows_may_differ)"
+    if setup.pipeline.sink.may_be_emptied:
+        return "the target may be emptied (sink.may_be_emptied)"
+    return "a run is at work" if busy else None
+
+
+def _still_unknown(setup: Setup, differences: list[Difference], receipts: dict[Any, Any]) -> list[Difference]:
+    """Without the receipts that a run has claimed and settled since the ledger was read."""
+    now = setup.ledger.recorded(setup.pipeline.name)
+    return [
+        difference
+        for difference in differences
+        if difference.kind is not Disagreement.RECEIPT_UNKNOWN or not knows(now, receipts[difference.batch])
+    ]
+
+
+def _document(difference: Difference) -> dict[str, Any]:
+    return {
+        "kind": difference.kind.value,
+        "partition": difference.partition,
+        "batch": str(difference.batch) if difference.batch else None,
+        "message": difference.message,
+        "to_do": difference.to_do,
+    }

@@ -1,0 +1,171 @@
+"""How a run begins: take the lease, fence the sink, and reconcile with its receipts before anything is begun.
+
+The order is semantics, section 4; nothing here may be left out or swapped.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.protocols import SourcePartition, Start
+from airflow_provider_ckpt.core.errors import CkptError, ConfigError, FencedError, LeaseBusyError, StaleEpochError
+from airflow_provider_ckpt.core.sink_standing import SinkStanding
+from airflow_provider_ckpt.replication import owner as owners
+from airflow_provider_ckpt.replication.metrics import Metric
+from airflow_provider_ckpt.replication.own_output import refuse_own_output
+from airflow_provider_ckpt.replication.run import file_lists, sink_checks
+from airflow_provider_ckpt.replication.run.run import Run
+from airflow_provider_ckpt.replication.setup import Opened, Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow_provider_ckpt.ledger.types import Lease
+
+log = logging.getLogger(__name__)
+
+_LEASE_PAUSE = 0.5
+
+
+def acquire(setup: Setup, *, force: bool = False, accepting: bool = False) -> Run:
+    """Take the lease, fence the sink, reconcile with its receipts, and carry out what people asked for meanwhile.
+
+    :param force: take the lease from whoever holds it (a person's force stop)
+    :param accepting: a person is about to accept the sink as it is: it may have changed, and what people asked for
+        meanwhile waits for the next run
+    :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` or its wait says so
+    :raises ConfigError: if the sink holds another ledger's receipts for the pipeline
+    :raises LedgerStateError: if the sink to accept is as this ledger left it
+    :raises SinkChangedError: if the sink lost commits, was made anew, or is another one than this ledger left
+    :raises SourceError: if the source cannot be reached or is not the one the ledger knows
+    :raises SinkError: if the sink cannot be reached
+    """
+    try:
+        opened = Opened(setup)
+        try:
+            lease = _admitted(setup, opened, force=force)
+        except BaseException:
+            opened.close()
+            raise
+        run = Run(setup, lease, opened)
+        try:
+            _begin(run, accepting=accepting)
+        except BaseException:
+            run.close()
+            run.let_go()
+            raise
+    except CkptError as error:
+        error.pipeline = error.pipeline or setup.pipeline.name
+        if isinstance(error, FencedError):
+            setup.meter.count(Metric.FENCE_REJECTIONS)
+        raise
+    return run
+
+
+def attach(setup: Setup, epoch: int) -> Run:
+    """Carry on the lease that an earlier task of the same DAG run acquired.
+
+    If attempts of that epoch are still open, this task was started once before and died or lives on as a twin: then the
+    lease is acquired anew, which fences that one. :attr:`Run.epoch` says which epoch it is.
+
+    :raises StaleEpochError: if another run has taken over since
+    """
+    try:
+        lease = setup.ledger.attach(setup.pipeline.name, epoch, setup.owner)
+    except StaleEpochError:
+        setup.meter.count(Metric.FENCE_REJECTIONS)
+        raise
+    partitions = setup.ledger.partitions(setup.pipeline.name).values()
+    if any(batch.epoch == epoch for record in partitions for batch in record.partition.in_flight.values()):
+        return acquire(setup)
+    run = Run(setup, lease, Opened(setup))
+    run.mark_checkpoints()
+    return run
+
+
+def _admitted(setup: Setup, opened: Opened, *, force: bool) -> Lease:
+    """Check source and sink, refuse another ledger's target, and take the lease above the sink's fence."""
+    opened.check()
+    claims = opened.sink.claims()
+    strangers = sorted(claims.ledgers - {setup.sink_id})
+    if strangers:
+        raise ConfigError(
+            f"the sink holds receipts of another ledger ({', '.join(strangers)}) for this pipeline; "
+            f"this ledger is {setup.ledger.id}",
+            hint="Use that ledger, or `airflow ckpt adopt` its receipts, or give this pipeline another name or target.",
+        )
+    return _lease(setup, claims.epoch, force=force)
+
+
+def _begin(run: Run, *, accepting: bool) -> None:
+    """Refuse a sink that is not as it was left; else fence it, and make the ledger agree with what it holds."""
+    state = None if accepting else sink_checks.refuse_changed(run.setup, run.sink)
+    unaccepted = sink_checks.evidence(run.setup, run.sink) if accepting else None
+    first = _first_starts(run)  # what is refused here leaves nothing in the sink
+    if unaccepted is not None:
+        run.ledger.note_unaccepted(run.lease, unaccepted)  # the fence destroys what it rests on
+    with run.step("fence"):
+        run.sink.fence(run.epoch)
+    if state is not None and state.target is None:
+        refuse_own_output(run.pipeline, run.source, run.sink)  # the fence may have made the target
+    if state is not None:
+        run.ledger.note_sink(run.lease, SinkStanding(run.epoch, state.target, state.location))
+        run.ledger.declare(run.lease, run.pipeline.document())
+    _start(run, first)
+    run.mark_checkpoints()
+    run.reconcile()
+    if not accepting:
+        run.apply_intents(behind_fence=True)
+
+
+def _lease(setup: Setup, sink_epoch: int, *, force: bool) -> Lease:
+    """Wait for the lease, or fail, as the pipeline says."""
+    terms = setup.pipeline.lease
+    deadline = time.monotonic() + terms.wait.total_seconds()
+    told = False
+    while True:
+        try:
+            return setup.ledger.acquire(
+                setup.pipeline.name, setup.owner, terms.ttl, at_least=sink_epoch, is_dead=owners.is_dead, force=force
+            )
+        except LeaseBusyError as error:
+            if terms.on_busy == "fail" or time.monotonic() > deadline:
+                raise
+            if not told:
+                log.info("Waiting for the lease: %s", error)
+                told = True
+            time.sleep(_LEASE_PAUSE)
+
+
+def _first_starts(run: Run) -> dict[SourcePartition, Start | None]:
+    """Return the start of each source partition, or None for one that the ledger knows.
+
+    A pipeline's first partitions start where it declares. Partitions that appear later start at their earliest
+    position, since everything in them came after that first start.
+    """
+    known = run.ledger.partitions(run.pipeline.name)
+    start_from = "earliest" if known else run.pipeline.source.start_from
+    return {
+        partition: None if partition.id in known else run.source.start(partition.id, start_from)
+        for partition in run.source.partitions()
+    }
+
+
+def _start(run: Run, first: Mapping[SourcePartition, Start | None]) -> None:
+    """Record the source's partitions.
+
+    :param first: where those begin that the ledger does not know
+    """
+    known = run.ledger.partitions(run.pipeline.name)
+    kept = file_lists.recall(run, started=bool(known))
+    starts = {
+        partition: Start(known[partition.id].partition.base) if start is None else kept or start
+        for partition, start in first.items()
+    }
+    bases = {partition: start.position for partition, start in starts.items()}
+    for start in starts.values():
+        file_lists.keep(run, start.files, start.position)
+    run.ledger.start_partitions(run.lease, bases, files=[file for start in starts.values() for file in start.files])
+    run.source_recognised = True

@@ -1,0 +1,127 @@
+"""Lists of discovered files inside a run: kept in the sink, and taken from there by a ledger that has forgotten some.
+
+A ledger that was restored from a backup, or is new and has adopted receipts, would discover files anew, in another
+order, and take the sink's receipts for those of other bytes. So it takes the sink's lists instead, or is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.file_lists import following, parted
+from airflow_provider_ckpt.connectors.protocols import Plan, Start
+from airflow_provider_ckpt.core.errors import SourceError
+from airflow_provider_ckpt.core.sink_comparison import Difference, Disagreement
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.protocols import Sink, SourceFile
+    from airflow_provider_ckpt.core.batch import Receipt
+    from airflow_provider_ckpt.replication.run.run import Run
+    from airflow_provider_ckpt.replication.setup import Setup
+
+log = logging.getLogger(__name__)
+
+_HINT = (
+    "Restore a backup of the ledger that is no older than the newest delivery, or of the sink's bookkeeping with the "
+    "lists in it. If there is none, begin anew: a pipeline of another name, with an empty target or with "
+    "source.start_from: latest once you know that everything was delivered."
+)
+
+
+def keep(run: Run, files: Sequence[SourceFile], start: int | None = None) -> None:
+    """Keep newly discovered files in the sink; call it before the ledger records them.
+
+    :param files: in order, all of them behind what the ledger knows
+    :param start: the position at which the partition begins, if it begins on these files
+    """
+    for part in parted(files, run.epoch, start):
+        run.sink.keep_files(part)
+
+
+def recall(run: Run, *, started: bool) -> Start | None:
+    """Take those of the sink's lists of files that the ledger has forgotten, if any; call it behind the fence.
+
+    :param started: whether the ledger knows the source's partitions; then it records the files here
+    :returns: where the source begins by these lists, if the ledger does not know yet
+    :raises SourceError: if the sink has receipts of files, and neither it nor the ledger knows which files they mean
+    """
+    if run.pipeline.source.type != "files":
+        return None
+    known = run.ledger.files(run.pipeline.name)
+    lists = following(known, run.sink.kept_files(len(known)))
+    files = list(chain.from_iterable(part.files for part in lists))
+    if not started:
+        if not files:
+            _refuse_unlisted(run)
+            return None
+        log.warning("%s: %d source files are taken from the sink's list of them", run.pipeline.name, len(files))
+        return Start(lists[0].start or 0, files)
+    if files:
+        log.warning(
+            "%s: this ledger knew %d source files, and the sink's list names %d more, such as %s; they are taken from "
+            "there, so that the sink's receipts mean the same records as before",
+            run.pipeline.name,
+            len(known),
+            len(files),
+            files[0].path,
+        )
+        keep(run, files)
+        run.ledger.plan(run.lease, Plan(files=files))
+    return None
+
+
+def refuse_beyond(run: Run, receipts: Sequence[Receipt]) -> None:
+    """Fail if the sink holds a receipt of files that the ledger does not know.
+
+    :param receipts: the sink's, that are news
+    :raises SourceError: naming the first one
+    """
+    if run.pipeline.source.type != "files" or not receipts:
+        return
+    files = run.ledger.files(run.pipeline.name)
+    end = files[-1].base + files[-1].size if files else 0
+    beyond = next((receipt for receipt in receipts if not receipt.key.letters and receipt.range.end > end), None)
+    if beyond is not None:
+        raise SourceError(
+            f"the sink holds a receipt of {beyond.range} of {beyond.key}, but the {len(files)} source files that this "
+            f"ledger knows end at position {end}, and the sink has no list of the files behind them. The ledger is "
+            "older than that receipt, and discovering files anew could find them in another order.",
+            pipeline=run.pipeline.name,
+            position=beyond.range.end,
+            hint=_HINT,
+        )
+
+
+def compare_files(setup: Setup, sink: Sink) -> list[Difference]:
+    """Return the first difference between the ledger's list of source files and the sink's, if there is one.
+
+    If an older version wrote to the sink, only the files that the sink lists are compared.
+    """
+    if setup.pipeline.source.type != "files":
+        return []
+    name = setup.pipeline.name
+    recorded = setup.ledger.files(name)
+    listed = chain.from_iterable(part.files for part in following((), sink.kept_files(0)))
+    for ours, theirs in zip(recorded, listed, strict=False):
+        if ours != theirs:
+            message = (
+                f"source file {ours.ordinal} is {ours.path} at position {ours.base} in the ledger, and {theirs.path} "
+                f"at {theirs.base} in the sink's list"
+            )
+            return [Difference(Disagreement.FILES_DIFFER, "files", None, message)]
+    return []
+
+
+def _refuse_unlisted(run: Run) -> None:
+    receipt = next((receipt for receipt in run.sink.receipts({}) if not receipt.key.letters), None)
+    if receipt is not None:
+        raise SourceError(
+            f"the sink holds receipts of this pipeline, such as of {receipt.range} of {receipt.key}, but no list of "
+            "the source files that they count, and this ledger knows none. Discovering files anew could find them in "
+            "another order.",
+            pipeline=run.pipeline.name,
+            hint=_HINT,
+        )

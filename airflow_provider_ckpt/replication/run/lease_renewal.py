@@ -1,0 +1,53 @@
+"""Keeps a lease alive while a run works, and says when it was lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import LedgerUnavailableError, StaleEpochError
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.ledger import Ledger
+    from airflow_provider_ckpt.ledger.types import Lease
+
+log = logging.getLogger(__name__)
+
+
+class Renewal:
+    """A thread that renews ``lease`` every third of its time to live.
+
+    An unreachable ledger only delays it: time decides who may take over, never what is true.
+    """
+
+    def __init__(self, ledger: Ledger, lease: Lease) -> None:
+        self._ledger = ledger
+        self._lease = lease
+        self._ended = threading.Event()
+        self._lost: StaleEpochError | None = None
+        self._thread = threading.Thread(target=self._run, name=f"ckpt-lease-{lease.pipeline}", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise if another run has taken over.
+
+        :raises StaleEpochError: naming both epochs
+        """
+        if self._lost is not None:
+            raise self._lost
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._lease.ttl.total_seconds() / 3):
+            try:
+                self._ledger.renew(self._lease)
+            except StaleEpochError as error:
+                self._lost = error
+                return
+            except LedgerUnavailableError as error:
+                log.warning("The lease of %s could not be renewed, trying again: %s", self._lease.pipeline, error)

@@ -1,0 +1,81 @@
+"""What lanes are told of the batches of a wave, and which of them the source cannot give any more.
+
+A batch that expired, or whose file changed, stops its own partition and no other: the rest is delivered, and the run
+fails in the end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.batch import Batch, BatchKey
+from airflow_provider_ckpt.core.errors import SourceError
+from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.replication.run.replays import locate
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.replication.run.run import Run
+
+log = logging.getLogger(__name__)
+
+
+class Locating:
+    """Locates batches for one :class:`Run`.
+
+    :ivar refused: batches that the source cannot give, and why; a run does not ask for them again
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.refused: dict[BatchKey, SourceError] = {}
+
+    def tasks(self, chosen: Sequence[Batch]) -> list[BatchTask]:
+        """What lanes are told of batches whose next attempt is about to begin, but for those that are refused.
+
+        :raises CkptError: if the source as a whole cannot be asked
+        """
+        tasks = [
+            BatchTask(
+                batch.key,
+                batch.range,
+                batch.attempts + 1,
+                batch.instruction,
+                self._run.bounds.get(batch.key.partition),
+                error=batch.error,
+                finished=batch.finished,
+                last=self._run.pipeline.policy.last(batch),
+            )
+            for batch in chosen
+        ]
+        of_source = [task for task in tasks if not task.key.letters]
+        return [*self._of_source(of_source), *locate(self._run, [task for task in tasks if task.key.letters])]
+
+    def finish(self) -> None:
+        """Fail, now that all else was done, if the source refused a batch.
+
+        :raises SourceError: naming the first one
+        """
+        for error in self.refused.values():
+            raise error
+
+    def _of_source(self, tasks: Sequence[BatchTask]) -> Sequence[BatchTask]:
+        files = self._run.ledger.files(self._run.pipeline.name, [task.range for task in tasks])
+        while tasks:
+            try:
+                return self._run.source.locate(tasks, files)
+            except SourceError as error:
+                culprit = next((task.key for task in tasks if str(task.key) == error.batch), None)
+                if culprit is None:
+                    raise
+                log.error("%s goes on without what waits for this: %s", self._run.pipeline.name, error)
+                self.refused[culprit] = error
+                tasks = [task for task in tasks if not self._stopped(task.key, culprit)]
+        return []
+
+    def _stopped(self, key: BatchKey, culprit: BatchKey) -> bool:
+        """Whether a batch cannot be sent since another one was refused."""
+        if self._run.pipeline.pinned:
+            return key.partition == culprit.partition and key.seq >= culprit.seq
+        return key == culprit

@@ -1,0 +1,102 @@
+"""Measures one run: counts what happens as it happens, and reads off the ledger where the pipeline stands."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchState, Counts, Receipt
+from airflow_provider_ckpt.core.policy import Decision, Retry
+from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.replication.metrics import Meter, Metric
+from airflow_provider_ckpt.replication.setup import Setup, utcnow
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.types import PartitionRecord
+
+_EVERY = 10.0
+"""Seconds between two looks while a run goes on; at its end there is always one."""
+
+
+class Measuring:
+    """The numbers of one process's part in a run.
+
+    :ivar expired: the ranges that expired without a receipt while it lasted, JSON-ready
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self._meter: Meter = setup.meter
+        self._ledger = setup.ledger
+        self._pipeline = setup.pipeline.name
+        self._ledger_seconds = setup.ledger.seconds
+        self._newest_event = setup.ledger.measures(self._pipeline).newest_event
+        self._look_at = time.monotonic() + _EVERY
+        self.expired: list[dict[str, Any]] = []
+
+    def settled(self, receipts: Iterable[Receipt]) -> None:
+        """Batches got their verdict."""
+        found = list(receipts)
+        counts = sum((receipt.counts for receipt in found), Counts())
+        self._meter.count(Metric.COMMITTED, len(found))
+        self._meter.count(Metric.READ, counts.read)
+        self._meter.count(Metric.DELIVERED, counts.delivered)
+        self._meter.count(Metric.FILTERED, counts.filtered)
+        self._meter.count(Metric.DEAD_LETTERED, counts.dead_lettered)
+        self._meter.count(Metric.REPLAYED, sum(r.counts.delivered for r in found if r.key.letters))
+
+    def begun(self, batches: int) -> None:
+        """A wave began."""
+        self._meter.gauge(Metric.IN_FLIGHT, batches)
+
+    def ended(self, outcomes: Iterable[Outcome], decisions: Iterable[Decision]) -> None:
+        """A wave ended, and the policy decided about what failed."""
+        ends = Counter(outcome.outcome for outcome in outcomes)
+        self.failed(ends[AttemptOutcome.FAILED])
+        self.refused(ends[AttemptOutcome.FENCED])
+        self._meter.count(Metric.RETRIES, sum(isinstance(decision, Retry) for decision in decisions))
+
+    def failed(self, commits: int) -> None:
+        """Batches were not committed to the sink, or a settlement not to the ledger, though it was tried."""
+        self._meter.count(Metric.COMMIT_FAILED, commits)
+
+    def refused(self, times: int = 1) -> None:
+        """A run or a lane was refused, since a newer epoch is at work."""
+        self._meter.count(Metric.FENCE_REJECTIONS, times)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for another look while the run goes on."""
+        return time.monotonic() >= self._look_at
+
+    def look(self, records: Mapping[str, PartitionRecord], lag: Mapping[str, int]) -> None:
+        """Tell where the pipeline stands.
+
+        :param records: its partitions, as they are stored now
+        :param lag: how many positions the source is ahead of each checkpoint
+        """
+        self._look_at = time.monotonic() + _EVERY
+        blocking = [batch.state for record in records.values() for batch in record.partition.blocking.values()]
+        self._meter.gauge(Metric.PLANNED, blocking.count(BatchState.PLANNED))
+        self._meter.gauge(Metric.IN_FLIGHT, blocking.count(BatchState.IN_FLIGHT))
+        self._meter.gauge(Metric.HELD, blocking.count(BatchState.HELD))
+        self._meter.gauge(Metric.PENDING_ACK, sum(len(r.partition.pending_acks) for r in records.values()))
+        for name, positions in lag.items():
+            self._meter.gauge(Metric.LAG, positions, name)
+        found = self._ledger.measures(self._pipeline, after=self._newest_event)
+        now = utcnow()
+        for metric, since in (
+            (Metric.CHECKPOINT_AGE, found.stands_since),
+            (Metric.OLDEST_PARKED, found.oldest_parked),
+        ):
+            self._meter.gauge(metric, max(0.0, (now - since).total_seconds()) if since else 0.0)
+        self._meter.gauge(Metric.PARKED, found.parked)
+        self._meter.count(Metric.EXPIRED, len(found.expired))
+        self._newest_event = found.newest_event
+        self.expired += found.expired
+
+    def close(self) -> None:
+        """Tell how long the ledger took."""
+        self._meter.timing(Metric.LEDGER_SECONDS, self._ledger.seconds - self._ledger_seconds)
+        self._ledger_seconds = self._ledger.seconds

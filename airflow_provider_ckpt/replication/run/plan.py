@@ -1,0 +1,114 @@
+"""What a run plans: the gaps, what is new in each source partition, and what side partitions are to send once more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.protocols import Plan, PlannedBatch, PlanRequest, Source, SourceFile, Todo, Unread
+from airflow_provider_ckpt.core.batch import BatchKey, BatchState
+from airflow_provider_ckpt.core.ranges import Range
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.ledger.types import PartitionRecord
+
+
+_LETTERS = 10_000
+"""Dead letters in one batch, where the pipeline names no number."""
+
+
+class Planner:
+    """Asks the source what to do next.
+
+    A partition of a pinned pipeline is stuck while it waits behind a batch that is held, or that the run does not begin
+    any more. It gets no new batches, and what it has planned takes nothing of the budget from the others.
+
+    :param source: open; it knows only its own partitions, so a side partition's stretch is asked for under their name
+    :param left: batches that the run does not begin any more
+    :param unread: asks the receipts for what the source shows below the plan; None if there are none yet
+    :ivar budget: how many records may be planned
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        source: Source,
+        records: Mapping[str, PartitionRecord],
+        left: Collection[BatchKey],
+        unread: Unread | None = None,
+    ) -> None:
+        self._source = source
+        self._unread = unread
+        self._records = pipeline.commit_strategy.records_per_batch
+        self._partitions = records
+        blocking = {name: record.partition.blocking.values() for name, record in records.items()}
+        self._stuck = {
+            name
+            for name, batches in blocking.items()
+            if pipeline.pinned and any(batch.state is BatchState.HELD or batch.key in left for batch in batches)
+        }
+        self.budget = pipeline.consumer.max_in_flight - sum(
+            batch.records or 1 for name, batches in blocking.items() if name not in self._stuck for batch in batches
+        )
+
+    def plan(self, files: Sequence[SourceFile]) -> Plan:
+        """Batches for as many records as the budget allows: side partitions first, since they are bounded."""
+        records, budget = self._partitions, self.budget
+        states = {name: record.state for name, record in records.items()}
+        committed = {name: record.partition.committed for name, record in records.items()}
+        batches: list[PlannedBatch] = []
+        for name, record in records.items():
+            if name in self._stuck:
+                continue
+            key = BatchKey(record.partition.generation, name, 0)
+            if key.letters:
+                found_letters = self._letters(record, budget)
+                batches += found_letters
+                budget -= sum(batch.records or 1 for batch in found_letters)
+                continue
+            source = key.source
+            todos = [Todo(source, *stretch) for stretch in self._side(record)]
+            if todos and budget > 0:
+                found = self._source.plan(PlanRequest(todos, self._records, budget, files, states, committed))
+                batches += [replace(batch, partition=name) for batch in found.batches]
+                budget -= sum(batch.records or 1 for batch in found.batches)
+        if budget <= 0:
+            return Plan(batches, more=True)
+        todos = []
+        for name, record in records.items():
+            end = record.partition.planned_end
+            if record.partition.limit is not None:
+                continue
+            if name in self._stuck:
+                todos.append(Todo(name, end, end))  # so that the source says how far it reaches
+            else:
+                todos += [Todo(name, gap.start, gap.end) for gap in record.partition.gaps()]
+                todos.append(Todo(name, end))
+        request = PlanRequest(todos, self._records, budget, files, states, committed, unread=self._unread)
+        found = self._source.plan(request)
+        return replace(found, batches=[*batches, *found.batches])
+
+    def _letters(self, record: PartitionRecord, budget: int) -> list[PlannedBatch]:
+        """Batches of a replay of dead letters, whose positions count them."""
+        size = self._records or _LETTERS
+        batches = []
+        for start, end in self._side(record):
+            while start < end and budget > 0:
+                stop = min(end, start + size)
+                batches.append(PlannedBatch(record.partition.id, Range(start, stop), stop - start))
+                budget -= stop - start
+                start = stop
+        return batches
+
+    @staticmethod
+    def _side(record: PartitionRecord) -> list[tuple[int, int]]:
+        """The stretches of a side partition that no batch owns yet; none of a source partition's."""
+        partition = record.partition
+        if partition.limit is None:
+            return []
+        stretches = [(gap.start, gap.end) for gap in partition.gaps()]
+        if partition.planned_end < partition.limit:
+            stretches.append((partition.planned_end, partition.limit))
+        return stretches

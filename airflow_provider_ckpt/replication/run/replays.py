@@ -1,0 +1,54 @@
+"""Replays of dead letters inside a run: what lanes are told of them, and what the sink keeps for a lost ledger.
+
+Which letters a side partition sends is kept in the sink before anything of it is sent. So a receipt of a replay always
+finds its letters, and a ledger that has forgotten the replay knows which of them it must not send again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.dead_letters import types_of
+from airflow_provider_ckpt.core.batch import BatchKey
+from airflow_provider_ckpt.core.dead_letters import Forgotten, Replay
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import detail
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.protocols import PlannedBatch
+    from airflow_provider_ckpt.core.batch import Receipt
+    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.ledger.types import PartitionRecord
+    from airflow_provider_ckpt.replication.run.run import Run
+
+
+def locate(run: Run, tasks: Sequence[BatchTask]) -> list[BatchTask]:
+    """The same tasks with the letters that their positions number."""
+    if not tasks:
+        return []
+    records = run.ledger.partitions(run.pipeline.name)
+    replays = {name: Replay.from_json(records[name].state) for name in {task.key.partition for task in tasks}}
+    return [
+        replace(task, detail=detail(list(replay.within(task.range)), newest_first=replay.newest_first))
+        for task in tasks
+        for replay in [replays[task.key.partition]]
+    ]
+
+
+def keep_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Iterable[PlannedBatch]) -> None:
+    """Keep in the sink what the side partitions of these batches send; they are not stored yet, so none is begun."""
+    for name in {batch.partition for batch in planned}:
+        if BatchKey(records[name].partition.generation, name, 0).letters:
+            run.sink.keep_replay(name, Replay.from_json(records[name].state))
+
+
+def recall(run: Run, receipts: Iterable[Receipt]) -> Forgotten:
+    """What the sink knows of replays that the ledger has forgotten, by their receipts."""
+    named = {receipt.key.partition: receipt.key.generation for receipt in receipts if receipt.key.letters}
+    unknown = run.ledger.forgotten_replays(run.pipeline.name, named) if named else []
+    if not unknown:
+        return Forgotten()
+    replays = dict(run.sink.replays(unknown))
+    sources = {letters.source for replay in replays.values() for letters in replay.letters}
+    return Forgotten(replays, types_of(run.sink, sources))

@@ -1,0 +1,26 @@
+"""A whole run in one call: what ``CkptReplicateOperator`` and ``airflow ckpt run`` do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.replication.run.acquire import acquire
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.replication.run.engine_protocol import Engine
+    from airflow_provider_ckpt.replication.run.summary import RunSummary
+    from airflow_provider_ckpt.replication.setup import Setup
+
+
+def replicate(setup: Setup, engine: Engine) -> RunSummary:
+    """The whole run: acquire, plan, execute all rounds, settle, release.
+
+    :returns: the summary
+    :raises CkptError: when the run halts or fails; what was delivered is settled, and the lease is released
+    """
+    with acquire(setup) as run:
+        if run.plan():
+            run.execute(engine, rounds=True)
+        else:
+            run.raise_refused()
+        return run.finish()

@@ -1,0 +1,378 @@
+"""A run in progress: it holds the lease, plans, executes waves and settles; ``acquire.py`` begins one."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from airflow_provider_ckpt.connectors.protocols import REACHES
+from airflow_provider_ckpt.core.batch import Batch, BatchKey, BatchState, Receipt, side_generation
+from airflow_provider_ckpt.core.errors import (
+    CkptError,
+    FencedError,
+    LedgerUnavailableError,
+    SinkChangedError,
+    StaleEpochError,
+)
+from airflow_provider_ckpt.core.policy import route
+from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.replication import final_check
+from airflow_provider_ckpt.replication.actions.late_records import unread_by
+from airflow_provider_ckpt.replication.metrics import Metric
+from airflow_provider_ckpt.replication.run import file_lists
+from airflow_provider_ckpt.replication.run.lease_renewal import Renewal
+from airflow_provider_ckpt.replication.run.measure import Measuring
+from airflow_provider_ckpt.replication.run.plan import Planner
+from airflow_provider_ckpt.replication.run.replays import keep_replays, recall
+from airflow_provider_ckpt.replication.run.summary import RunSummary
+from airflow_provider_ckpt.replication.run.wave_loop import Waves
+from airflow_provider_ckpt.replication.setup import Opened, Setup, utcnow
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.connectors.protocols import Plan
+    from airflow_provider_ckpt.ledger.types import Lease, PartitionRecord
+    from airflow_provider_ckpt.replication.run.engine_protocol import Engine
+
+log = logging.getLogger(__name__)
+
+_OF_SPARK = frozenset({"spark_start", "spark"})
+"""The steps in which a run waits for Spark."""
+_TOLD_BY_SINK = (StaleEpochError, FencedError, SinkChangedError)
+"""Errors after which a look at the sink tells nothing new, or is another run's."""
+
+
+class Run:
+    """A held lease on a pipeline, with its source and sink open.
+
+    As a context manager it closes them in the end, and after an error looks once more at a sink that may have got
+    something, and releases the lease. What ends the process is no error: there is no time for a look then.
+
+    :ivar summary: what this process did in the run
+    :ivar measuring: its numbers, as they go to the set-up's meter
+    :ivar source_recognised: whether the source was compared with the one that the ledger knows
+    :ivar unconfirmed: batches sent at most once of which it has seen no receipt
+    """
+
+    def __init__(self, setup: Setup, lease: Lease, opened: Opened) -> None:
+        self.setup = setup
+        self.pipeline = setup.pipeline
+        self.ledger = setup.ledger
+        self.lease = lease
+        self.source = opened.source
+        self.sink = opened.sink
+        self.id = uuid.uuid4().hex[:12]
+        self.summary = RunSummary(self.pipeline.name, lease.epoch, run=self.id)
+        self._started = time.monotonic()
+        self.bounds: dict[str, int] = {}
+        self.unconfirmed = 0
+        self._refused: dict[str, CkptError] = {}
+        self._more = True
+        self.source_recognised = False
+        self._closed = False
+        setup.on_lease(lease)
+        self.measuring = Measuring(setup)
+        setup.meter.count(Metric.TAKEOVERS, int(lease.taken_over))
+        self._renewal = Renewal(setup.ledger, lease)
+
+    @property
+    def epoch(self) -> int:
+        """The lease's epoch."""
+        return self.lease.epoch
+
+    @cached_property
+    def window(self) -> timedelta | None:
+        """How far the low watermark stays behind the checkpoint: as far as late records may turn up, if they may."""
+        return self.pipeline.recovery.window if self.source.late() else None
+
+    def check(self) -> None:
+        """Raise if the lease was lost.
+
+        :raises StaleEpochError: naming both epochs
+        """
+        self._renewal.check()
+
+    def confirm(self) -> None:
+        """Ask the ledger whether the lease is still ours; it is not after a force stop.
+
+        :raises StaleEpochError: naming both epochs
+        """
+        self.ledger.renew(self.lease)
+
+    def recognise_source(self) -> None:
+        """Compare the source with the one that the ledger knows, once a process: a run goes on in another process, and
+        the source may be another one by then.
+
+        :raises SourceError: if a partition is not the one that it was started on
+        """
+        if self.source_recognised:
+            return
+        known = self.ledger.partitions(self.pipeline.name)
+        found = [partition for partition in self.source.partitions() if partition.id in known]
+        self.ledger.start_partitions(self.lease, {partition: known[partition.id].partition.base for partition in found})
+        self.source_recognised = True
+
+    def reconcile(self) -> None:
+        """Settle what has a receipt; behind the fence, attempts of older epochs that have none go back to planned."""
+        with self.step("reconcile"):
+            receipts = list(self.receipts())
+            file_lists.refuse_beyond(self, receipts)
+            forgotten = recall(self, receipts)
+            found = self.ledger.reconcile(self.lease, receipts, now=utcnow(), window=self.window, forgotten=forgotten)
+            self.settled([*found.acked, *found.imported])
+        if found.acked or found.imported or found.fenced:
+            log.info(
+                "Reconciled %s: %d batches already had a receipt, %d receipts were unknown to the ledger, "
+                "%d attempts of older epochs were fenced",
+                self.pipeline.name,
+                len(found.acked),
+                len(found.imported),
+                len(found.fenced),
+            )
+
+        for name, known in found.caught_up.items():
+            log.warning(
+                "%s: this ledger is older than a rewind of %s, whose receipts the sink holds. It goes on in generation "
+                "%d, which is taken to begin at %d; if the rewind went further back than that, rewind again.",
+                self.pipeline.name,
+                name,
+                *known,
+            )
+
+    def apply_intents(self, *, behind_fence: bool = False) -> bool:
+        """Carry out what people asked for while a run held the lease.
+
+        :param behind_fence: whether this run has fenced the sink and reconciled, and begun nothing since
+        :returns: whether anything was asked for
+        """
+        if not self.ledger.intents(self.pipeline.name):
+            return False
+        results = self.ledger.apply_intents(self.lease, now=utcnow(), behind_fence=behind_fence)
+        for result in results:
+            if result.applied:
+                log.info("%s: %s was asked for, and is done", self.pipeline.name, result.act.kind.value)
+                self._more = True
+            else:
+                log.warning("%s: %s was asked for: %s", self.pipeline.name, result.act.kind.value, result.refusal)
+        return bool(results)
+
+    def receipts(self, records: Mapping[str, PartitionRecord] | None = None) -> Iterator[Receipt]:
+        """The sink's receipts that the ledger may not have heard of.
+
+        :param records: the ledger's partitions, where they are at hand
+        """
+        collected = self.ledger.collected(self.pipeline.name)
+        current = self.ledger.partitions(self.pipeline.name) if records is None else records
+        return self.sink.receipts(collected | {name: record.known for name, record in current.items()})
+
+    def plan(self, left: Collection[BatchKey] = ()) -> int:
+        """Plan what the source holds beyond the plan, as far as ``max_in_flight`` allows.
+
+        :param left: batches that this run does not begin any more
+        :returns: how many batches are planned and may be begun now or later
+        """
+        with self.step("plan"):
+            self.recognise_source()
+            records = self.ledger.partitions(self.pipeline.name)
+            blocking = [batch for record in records.values() for batch in record.partition.blocking.values()]
+            phases = {record.partition.phase for record in records.values()}
+            if phases - {Phase.RUNNING}:
+                log.info("%s is %s: nothing is planned or sent", self.pipeline.name, ", ".join(sorted(phases)))
+                self._more = False
+                return 0
+            unread = unread_by(self.setup, self.source, self.sink, records)
+            planner = Planner(self.pipeline, self.source, records, left, unread)
+            planned: list[Batch] = []
+            if planner.budget > 0:
+                found = planner.plan(self.ledger.files(self.pipeline.name))
+                self._more = found.more
+                self.bounds.update(found.bounds)
+                self._note(found)
+                keep_replays(self, records, found.batches)
+                file_lists.keep(self, found.files)
+                planned = self.ledger.plan(self.lease, found)
+        waiting = sum(batch.state is BatchState.PLANNED for batch in blocking)
+        if planned:
+            log.info("Planned %d batches of %s; %d wait", len(planned), self.pipeline.name, waiting + len(planned))
+        return waiting + len(planned)
+
+    def raise_refused(self) -> None:
+        """Fail, now that all else was done, if the source could not give something.
+
+        :raises CkptError: the first of what it refused, saying how much more there is
+        """
+        first, *more = self._refused.values() or [None]
+        if first is not None:
+            if more:
+                first.message = f"{first.message} {len(more)} more could not be read either; the log names them."
+            raise first
+
+    def _note(self, found: Plan) -> None:
+        """Tell what the source noticed and refused, each once."""
+        for notice in found.notices:
+            if notice not in self.summary.notices:
+                log.warning("%s: %s", self.pipeline.name, notice)
+                self.summary.notices.append(notice)
+        for error in found.refused:
+            if error.message not in self._refused:
+                log.error("%s goes on without this: %s", self.pipeline.name, error)
+                self._refused[error.message] = error
+
+    def execute(self, engine: Engine, *, rounds: bool, plan_on: bool = True) -> None:
+        """Run waves until nothing is due or the time budget is over; see ``waves.py``.
+
+        :param rounds: also wait for and run later rounds; otherwise they are left to a retry task
+        :param plan_on: also plan what else the source holds, as batches get their verdict
+        :raises CkptError: when the run halts or the sink as a whole fails; what was delivered is settled
+        """
+        self.recognise_source()
+        Waves(self, engine, rounds=rounds, plan_on=plan_on).run()
+
+    def settle(self) -> None:
+        """Settle what has a receipt and was not reported."""
+        self.reconcile()
+
+    def planned(self) -> list[Batch]:
+        """All planned batches, oldest first."""
+        return self._in_state(BatchState.PLANNED)
+
+    def next_due(self) -> datetime | None:
+        """The earliest begin of the batches that wait for another round, None if none does."""
+        waiting = [batch.not_before or utcnow() for batch in self.planned() if batch.round > 1]
+        return min(waiting, default=None)
+
+    @property
+    def more(self) -> bool:
+        """Whether the source may hold more than was planned."""
+        return self._more
+
+    def finish(self, *, release: bool = True) -> RunSummary:
+        """Complete the summary, and release the lease unless a later task goes on with it.
+
+        :raises SinkChangedError: if the sink has lost meanwhile what this run delivered
+        """
+        if self._may_have_sent:
+            with self.step("confirm"):
+                final_check.confirm(self.setup, self.lease, self.sink)
+        records = self.ledger.partitions(self.pipeline.name)
+        states: dict[str, int] = {}
+        for name, record in records.items():
+            marks = self.summary.checkpoint.setdefault(name, {"before": record.partition.committed, "after": 0})
+            marks["after"] = record.partition.committed
+            if not side_generation(name):
+                self.summary.generation = max(self.summary.generation, record.partition.generation)
+            for batch in record.partition.blocking.values():
+                states[batch.state.value] = states.get(batch.state.value, 0) + 1
+        if self.unconfirmed:
+            states[BatchState.SENT.value] = self.unconfirmed
+        self.summary.batches_by_state = states
+        self.summary.lag = self._lag(records)
+        self.measuring.look(records, self.summary.lag)
+        self.summary.expired = self.measuring.expired
+        self.summary.route = [
+            str(leaf)
+            for leaf in route(
+                dead_lettered=self.summary.records.dead_lettered,
+                waiting=sum(batch.round > 1 for batch in self.planned()),
+                held=states.get(BatchState.HELD.value, 0),
+            )
+        ]
+        self.summary.target_rows = self.sink.target_rows()
+        self.summary.seconds = time.monotonic() - self._started
+        if release:
+            self.ledger.release(self.lease)
+        log.info("%s", self.summary.line())
+        return self.summary
+
+    def settled(self, receipts: Sequence[Receipt]) -> None:
+        """Count batches that now have their verdict."""
+        self.summary.settled(receipts)
+        self.measuring.settled(receipts)
+
+    def measure(self) -> None:
+        """Tell where the pipeline stands, if it was not told of for a while."""
+        if self.measuring.due:
+            self._look()
+
+    def mark_checkpoints(self) -> None:
+        """Note where the checkpoint stands before anything is settled."""
+        for name, record in self.ledger.partitions(self.pipeline.name).items():
+            at = record.partition.committed
+            self.summary.checkpoint.setdefault(name, {"before": at, "after": at})
+            if record.bound is not None:
+                self.bounds.setdefault(name, record.bound)
+
+    def close(self) -> None:
+        """Stop renewing and let go of connections; the lease stays as it is."""
+        if self._closed:
+            return
+        self._closed = True
+        self._renewal.stop()
+        self.measuring.close()
+        self.source.close()
+        self.sink.close()
+
+    def let_go(self) -> None:
+        """Release the lease after an error, which must not be hidden by another: the lease ends by itself, too."""
+        try:
+            self.ledger.release(self.lease)
+        except LedgerUnavailableError as error:
+            log.warning("The lease of %s could not be given back and has to run out: %s", self.pipeline.name, error)
+            return
+        with suppress(CkptError):
+            self._look()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        failed = kind is not None and issubclass(kind, Exception) and not issubclass(kind, _TOLD_BY_SINK)
+        if failed and self._may_have_sent:
+            final_check.confirm_after_failure(self.setup, self.lease)
+        self.close()
+        if kind is not None:
+            if issubclass(kind, StaleEpochError | FencedError):
+                self.measuring.refused()
+            self.let_go()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Count wall time towards a step of the summary."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = time.monotonic() - started
+            self.summary.spent(name, seconds)
+            if name in _OF_SPARK:
+                self.setup.meter.timing(Metric.SPARK_SECONDS, seconds)
+
+    @property
+    def _may_have_sent(self) -> bool:
+        """Whether the sink may have got something from this run, or from one whose receipts this run has found."""
+        return self.summary.spark_started or self.summary.batches > 0
+
+    def _look(self) -> None:
+        records = self.ledger.partitions(self.pipeline.name)
+        self.measuring.look(records, self._lag(records))
+
+    def _lag(self, records: Mapping[str, PartitionRecord]) -> dict[str, int]:
+        """Return by how many positions the source is known to be ahead of each checkpoint.
+
+        Positions that are not readable yet count as well.
+        """
+        ends = {
+            name: max(self.bounds.get(name, record.partition.planned_end), record.state.get(REACHES, 0))
+            for name, record in records.items()
+        }
+        return {name: max(ends[name] - record.partition.committed, 0) for name, record in records.items()}
+
+    def _in_state(self, state: BatchState) -> list[Batch]:
+        records = self.ledger.partitions(self.pipeline.name)
+        found = [b for r in records.values() for b in r.partition.batches.values() if b.state is state]
+        return sorted(found, key=lambda batch: batch.key)

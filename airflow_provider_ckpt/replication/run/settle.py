@@ -1,0 +1,165 @@
+"""Settling: what a wave reports when it ends, and while it runs what the sink's receipts show, at the policy's cadence.
+
+A wave says nothing before its end, so the sink is asked: a receipt is the truth anyway. A table sink commits once a
+wave and has nothing to show before, so there nobody looks.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from itertools import count
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors import registry
+from airflow_provider_ckpt.core.batch import AttemptOutcome, BatchKey, Receipt
+from airflow_provider_ckpt.core.cadence import movable
+from airflow_provider_ckpt.core.dead_letters import AttemptKey
+from airflow_provider_ckpt.core.errors import CkptError, LedgerUnavailableError, OffsetCommitError
+from airflow_provider_ckpt.core.wave import Outcome
+from airflow_provider_ckpt.replication.setup import utcnow
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.types import Settlement
+    from airflow_provider_ckpt.replication.run.run import Run
+
+log = logging.getLogger(__name__)
+
+_SHARE = 20
+"""Looking takes one part in so many of a wave's time at most, however slowly the sink answers."""
+
+
+class Settlements:
+    """Settles waves for one :class:`Run`, one at a time.
+
+    :param unit: gives a random number in [-1, 1] that spreads retries
+    """
+
+    def __init__(self, run: Run, unit: Callable[[], float]) -> None:
+        self._run = run
+        self._pipeline = run.pipeline
+        self._unit = unit
+        self._cadence = run.pipeline.commit_strategy.cadence
+        self._looks = not registry.two_phase(run.pipeline)
+        self._open: frozenset[BatchKey] = frozenset()
+        self._done: set[BatchKey] = set()
+        self._settled_at = self._look_at = self._opened_at = 0.0
+        self._records = 0
+
+    @property
+    def done(self) -> int:
+        """How many batches of the wave were settled while it ran."""
+        return len(self._done)
+
+    def opened(self, keys: Iterable[BatchKey]) -> None:
+        """A wave begins.
+
+        :param keys: its batches
+        """
+        self._open = frozenset(keys)
+        self._done = set()
+        self._records = 0
+        self._settled_at = self._opened_at = time.monotonic()
+        self._look_at = self._settled_at + self._cadence.pause
+
+    def look(self) -> None:
+        """Settle what has a receipt if that is due; called again and again while the wave runs.
+
+        :raises CkptError: when the run must stop: the lease was lost, or a settlement cannot be stored
+        """
+        self._run.check()
+        started = time.monotonic()
+        if self._looks and started >= self._look_at:
+            self._settle_due(*self._waiting())
+            now = time.monotonic()
+            self._look_at = now + max(self._cadence.pause, (now - started) * _SHARE)
+
+    def settle(self, outcomes: Sequence[Outcome]) -> Settlement:
+        """The wave has ended: settle what is left of it.
+
+        :raises OffsetCommitError: if that cannot be stored
+        """
+        settlement = self._commit([outcome for outcome in outcomes if outcome.key not in self._done])
+        types = {
+            AttemptKey(outcome.key, outcome.attempt, outcome.receipt.epoch): outcome.letters
+            for outcome in outcomes
+            if outcome.key in self._done and outcome.receipt is not None and not outcome.found and outcome.letters
+        }
+        if types:  # a receipt has only their number
+            self._run.ledger.name_letter_types(self._pipeline.name, types)
+        return settlement
+
+    def _waiting(self) -> tuple[list[Receipt], int]:
+        """The wave's receipts that are not settled yet, and by how many batches the checkpoint could move."""
+        fresh = self._open - self._done
+        try:
+            records = self._run.ledger.partitions(self._pipeline.name)
+            found = [receipt for receipt in self._run.receipts(records) if receipt.key in fresh]
+        except CkptError as error:
+            log.info("%s: receipts cannot be read now, the wave's end will do: %s", self._pipeline.name, error)
+            return [], 0
+        partitions = (record.partition for record in records.values())
+        return found, movable(partitions, {receipt.key for receipt in found})
+
+    def _settle_due(self, receipts: Sequence[Receipt], count_movable: int) -> None:
+        if not self._cadence.due(count_movable, len(receipts), time.monotonic() - self._settled_at):
+            return
+        outcomes = [
+            Outcome(receipt.key, receipt.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt)
+            for receipt in receipts
+        ]
+        with self._run.step("settle"):
+            settlement = self._commit(outcomes)
+        self._done |= {receipt.key for receipt in receipts}
+        self._settled_at = time.monotonic()
+        self._run.settled(settlement.acked)
+        self._tell(receipts)
+
+    def _tell(self, receipts: Sequence[Receipt]) -> None:
+        self._records += sum(receipt.counts.read for receipt in receipts)
+        seconds = time.monotonic() - self._opened_at
+        log.info(
+            "%s: %d of %d batches of the running wave are settled, %s records in %.1f s (%s records/s)",
+            self._pipeline.name,
+            len(self._done),
+            len(self._open),
+            f"{self._records:,}",
+            seconds,
+            f"{self._records / max(seconds, 1e-9):,.0f}",
+        )
+
+    def _commit(self, outcomes: Sequence[Outcome]) -> Settlement:
+        """Store a settlement, again while the ledger does not take it; twice does no harm."""
+        retry = self._pipeline.policy.retry
+        patience = timedelta(milliseconds=self._pipeline.commit_strategy.commit_timeout_ms)
+        for tried in count(1):
+            try:
+                return self._run.ledger.settle(
+                    self._run.lease,
+                    outcomes,
+                    now=utcnow(),
+                    policy=self._pipeline.policy,
+                    unit=self._unit,
+                    window=self._run.window,
+                    patience=patience,
+                )
+            except LedgerUnavailableError as error:
+                self._run.measuring.failed(1)
+                if not error.recoverable:
+                    raise
+                if tried >= retry.max_attempts:
+                    raise self._not_stored(error, tried) from error
+                delay = retry.delay(tried, self._unit())
+                log.warning("%s: %s; trying again in %.1f s", self._pipeline.name, error.message, delay.total_seconds())
+                time.sleep(delay.total_seconds())
+        raise AssertionError("unreachable")
+
+    def _not_stored(self, error: LedgerUnavailableError, tried: int) -> OffsetCommitError:
+        return OffsetCommitError(
+            f"what the sink has receipts of could not be settled in {tried} attempts: {error.message}",
+            pipeline=self._pipeline.name,
+            sqlstate=error.sqlstate,
+            hint="Nothing is lost: the next run finds the receipts and settles. See commit_strategy.commit_timeout_ms.",
+        )

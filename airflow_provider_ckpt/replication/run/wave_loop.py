@@ -1,0 +1,344 @@
+"""The loop of a run: begin a wave in the ledger, have Spark work it off, settle, plan on, until nothing is due."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors import registry
+from airflow_provider_ckpt.connectors.protocols import SinkContext
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Batch, BatchKey, BatchState
+from airflow_provider_ckpt.core.errors import (
+    Action,
+    CkptError,
+    DeadlineError,
+    EngineError,
+    ErrorInfo,
+    LedgerUnavailableError,
+)
+from airflow_provider_ckpt.core.policy import Retry
+from airflow_provider_ckpt.core.tickets import Phase
+from airflow_provider_ckpt.core.wave import Outcome, Wave, one_by_one, pack, unblocked
+from airflow_provider_ckpt.replication.run.engine_protocol import Engine, WaveLostError
+from airflow_provider_ckpt.replication.run.locate import Locating
+from airflow_provider_ckpt.replication.run.settle import Settlements
+from airflow_provider_ckpt.replication.run.time_budget import GRACE, Waiting
+from airflow_provider_ckpt.replication.setup import utcnow
+from airflow_provider_ckpt.spark.job import Job
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.ledger.types import Settlement
+    from airflow_provider_ckpt.replication.run.run import Run
+
+log = logging.getLogger(__name__)
+
+_FIRST_WAVE = 256
+_LEAST = 16
+_WAVE_SECONDS = 10.0
+_REVIVALS = 10
+"""How often a run starts Spark again: enough for two batches that kill it before they are held."""
+_KEPT = "Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again."
+_OVERDUE = (
+    "Nothing was lost: its batches are planned again. The first of each lane runs alone in the next run; one that is "
+    "cancelled so retry.rounds times is held. If batches are merely slow, raise run.time_budget or lower "
+    "commit_strategy.commit_interval."
+)
+_SENT = "At most once: what was being sent counts as sent. Remove the cause and run again for what follows."
+
+
+class HaltError(CkptError):
+    """The run ended because a batch's error calls for a person, or the sink or source as a whole failed."""
+
+
+class Waves:
+    """Runs waves for one :class:`Run` on one engine.
+
+    :param rounds: also run later rounds in place; otherwise a batch that used up a round waits for the retry task
+    :param plan_on: also plan what else the source holds, as batches get their verdict
+    """
+
+    def __init__(self, run: Run, engine: Engine, *, rounds: bool, plan_on: bool) -> None:
+        self._run = run
+        self._pipeline = run.pipeline
+        self._engine = engine
+        self._rounds = rounds
+        self._plan_on = plan_on
+        self._cadence = run.pipeline.commit_strategy.cadence
+        self._at_most_once = run.pipeline.delivery == "at_most_once"
+        self._left: set[BatchKey] = set()
+        self._number = 0
+        self._limit = _FIRST_WAVE
+        self._outages = 0
+        self._revivals = 0
+        self._silences = 0
+        self._settlements = Settlements(run, self._unit)
+        self._locating = Locating(run)
+        self._random = random.Random()  # noqa: S311  # spreads retries, guards nothing
+        self._waiting = Waiting(run, self._unit)
+
+    def run(self) -> None:
+        """Work until nothing is due, or the time budget is over."""
+        try:
+            self._work()
+        except BaseException:
+            self._engine.kill()
+            raise
+        if self._engine.started:
+            with self._run.step("spark_stop"):
+                self._engine.close()
+
+    def _work(self) -> None:
+        while self._waiting.left:
+            self._run.check()
+            try:
+                candidates = self._next()
+            except LedgerUnavailableError as error:
+                self._unheard(error)
+                continue
+            self._silences = 0
+            if not candidates:
+                break
+            due = [batch for batch in candidates if batch.not_before is None or batch.not_before <= utcnow()]
+            if self._pipeline.pinned:
+                due = unblocked(due, candidates)
+            if due:
+                self._wave(due)
+            else:
+                self._waiting.until(min(batch.not_before for batch in candidates if batch.not_before))
+        self._locating.finish()
+        self._run.raise_refused()
+
+    def _next(self) -> list[Batch]:
+        """Hear what people ask for and plan on; what may then be begun, now or later."""
+        self._run.apply_intents()
+        self._run.measure()
+        if self._plan_on and self._run.more:
+            self._run.plan(self._left)
+        return self._candidates()
+
+    def _unheard(self, error: LedgerUnavailableError) -> None:
+        """The ledger did not answer between two waves: wait, then look anew at what it holds, for it may have heard.
+
+        Not so when a wave begins: one that the ledger may hold as begun is only safe behind the next run's fence.
+        """
+        self._silences += 1
+        if not error.recoverable or self._silences >= self._pipeline.retry.max_attempts:
+            raise error
+        self._waiting.after_attempt(self._silences, error.message)
+
+    def _candidates(self) -> list[Batch]:
+        """Planned batches that this run may begin, oldest first; a pinned partition's end at one that it may not."""
+        found = []
+        for record in self._run.ledger.partitions(self._pipeline.name).values():
+            if record.partition.phase is not Phase.RUNNING:
+                self._run.confirm()
+                return []
+            for _, batch in sorted(record.partition.blocking.items()):
+                if batch.state is BatchState.PLANNED and batch.key not in self._left:
+                    found.append(batch)
+                elif self._pipeline.pinned:
+                    break
+        return sorted(found, key=lambda batch: batch.key)
+
+    def _wave(self, due: list[Batch]) -> None:
+        if not self._engine.started:
+            self._start()
+        with self._run.step("spark_start"):
+            ready = self._engine.ready(self._run.check)
+        self._run.sink.fits(ready.columns)
+        lanes = self._lanes(ready.parallelism)
+        chosen = self._choose(due, lanes)
+        # Located first: a batch whose file is gone stays planned, and at most once is not resolved as sent.
+        tasks = self._locating.tasks(chosen)
+        self._left.update(self._locating.refused)
+        if not tasks:
+            return
+        keys = [task.key for task in tasks]
+        alone = chosen[0].alone and len(keys) == 1
+        self._run.ledger.begin(self._run.lease, keys, now=utcnow(), run=self._run.id, at_most_once=self._at_most_once)
+        packed = pack(tasks, lanes, pinned=self._pipeline.pinned)
+        self._number += 1
+        wave = Wave(self._number, packed, self._seconds())
+        started = time.monotonic()
+        self._settlements.opened(keys)
+        self._run.measuring.begun(len(keys))
+        try:
+            with self._run.step("spark"):
+                outcomes = self._engine.run(wave, self._look)
+        except DeadlineError as error:
+            self._engine.kill()
+            self._lost(wave, alone=alone and self._waiting.most_of_it(time.monotonic() - started), error=error.info)
+            raise
+        except WaveLostError as error:
+            log.warning("Wave %d of %s was lost: %s", wave.number, self._pipeline.name, error)
+            self._lost(wave, alone=alone, error=error.error)
+        except EngineError as error:
+            # On a local master the executor is Spark itself, so a batch that kills one kills the other.
+            revived = self._engine.revive()
+            self._lost(wave, alone=revived and alone, error=error.info)
+            self._revivals += 1
+            if not revived or self._revivals > _REVIVALS:
+                raise
+            log.warning("Wave %d of %s: %s Spark is started again", wave.number, self._pipeline.name, error.message)
+        else:
+            self._settle(outcomes, started)
+
+    def _look(self) -> None:
+        """Called again and again while a wave runs.
+
+        :raises CkptError: when the run must stop; of a wave that outlives the time budget, a :class:`DeadlineError`
+        """
+        self._settlements.look()
+        if self._waiting.overdue:
+            budget = self._pipeline.run.time_budget.total_seconds()
+            raise DeadlineError(
+                f"a wave was still running {GRACE:g} s after run.time_budget ({budget:g} s), and was cancelled",
+                pipeline=self._pipeline.name,
+                recoverable=True,
+                hint=_SENT if self._at_most_once else _OVERDUE,
+            )
+
+    def _start(self) -> None:
+        pipeline, setup = self._pipeline, self._run.setup
+        shape = self._run.source.shape()
+        if pipeline.transform.trivial:
+            self._run.sink.fits(shape.columns)
+        self._engine.start(
+            Job(
+                pipeline.document(),
+                SinkContext(setup.sink_id, pipeline.name, self._run.epoch),
+                shape,
+                {name: setup.connections(name) for name in pipeline.connections},
+                setup.packed_function,
+            )
+        )
+        self._run.summary.spark_started = True
+
+    def _lanes(self, parallelism: int) -> int:
+        if self._pipeline.consumer.strategy == "single":
+            return 1
+        lanes = self._pipeline.consumer.lanes
+        return parallelism if lanes == "auto" else lanes
+
+    def _choose(self, due: list[Batch], lanes: int) -> list[Batch]:
+        """The next wave: a batch that must run alone, or as many as a wave is likely to get through."""
+        alone = [batch for batch in due if batch.alone]
+        if alone:
+            return alone[:1]
+        if self._at_most_once:
+            return one_by_one(due, pinned=self._pipeline.pinned)[:lanes]
+        if self._pipeline.commit_strategy.commit_mode == "sync":
+            found = one_by_one(due, pinned=self._pipeline.pinned)
+            return found if self._pipeline.pinned else found[:lanes]
+        if registry.two_phase(self._pipeline):  # such a wave is settled as a whole
+            return due[: min(self._limit, self._cadence.most)]
+        return due[: self._limit]
+
+    def _settle(self, outcomes: Sequence[Outcome], started: float) -> None:
+        with self._run.step("settle"):
+            settlement = self._settlements.settle(outcomes)
+        self._count(outcomes, settlement)
+        seconds = time.monotonic() - started
+        read = sum(outcome.receipt.counts.read for outcome in outcomes if outcome.receipt is not None)
+        self._limit = max(_LEAST, 2 * sum(outcome.outcome is not AttemptOutcome.NOT_ATTEMPTED for outcome in outcomes))
+        log.info(
+            "Wave %d of %s: %d of %d batches got their verdict, %s records in %.1f s (%s records/s), checkpoint %s",
+            self._number,
+            self._pipeline.name,
+            len(settlement.acked) + self._settlements.done,
+            len(outcomes),
+            f"{read:,}",
+            seconds,
+            f"{read / max(seconds, 1e-9):,.0f}",
+            ", ".join(f"{name}: {at}" for name, at in sorted(settlement.checkpoint.items())) or "unchanged",
+        )
+        if settlement.halted is not None:
+            raise self._halt(settlement.halted, outcomes)
+        if self._at_most_once:
+            self._sent(outcomes)
+        if settlement.failed is not None:
+            self._outage(settlement.failed, outcomes)
+        else:
+            self._outages = 0
+
+    def _count(self, outcomes: Sequence[Outcome], settlement: Settlement) -> None:
+        summary = self._run.summary
+        self._run.settled(settlement.acked)
+        self._run.measuring.ended(outcomes, settlement.decisions.values())
+        for outcome in outcomes:
+            summary.erred(outcome.letters)
+            if outcome.error is not None:
+                summary.erred({outcome.error.type.value: 1})
+        for key, decision in settlement.decisions.items():
+            if isinstance(decision, Retry):
+                summary.retried += 1
+                if decision.next_round and not self._rounds:
+                    self._left.add(key)
+
+    def _sent(self, outcomes: Sequence[Outcome]) -> None:
+        """What was sent at most once is not sent again, so an error that meets everything else, too, ends the run."""
+        unheard = [outcome for outcome in outcomes if outcome.receipt is None]
+        self._run.unconfirmed += len(unheard)
+        for outcome in unheard:
+            error = outcome.error
+            if error is not None and (error.whole or self._pipeline.policy.action(error) is Action.HALT):
+                raise self._halt(error, outcomes)
+
+    def _lost(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
+        """Spark lost the wave: receipts say what it did, and the first suspect of each lane runs alone next."""
+        settlement = self._run.ledger.lost(
+            self._run.lease,
+            [[task.key for task in lane] for lane in wave.lanes],
+            self._run.receipts(),
+            now=utcnow(),
+            alone=alone,
+            limit=self._pipeline.retry.rounds,
+            window=self._run.window,
+        )
+        self._run.settled(settlement.acked)
+        self._run.measuring.failed(len(wave.tasks) - self._settlements.done - len(settlement.acked))
+        self._run.summary.erred({error.type.value: 1})
+        if self._at_most_once:
+            acked = {receipt.key for receipt in settlement.acked}
+            self._run.unconfirmed += sum(task.key not in acked for task in wave.tasks)
+
+    def _outage(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
+        """The sink or source as a whole failed: wait if that can help, else fail the run; nothing is counted.
+
+        A batch that is exhausted where the policy says ``fail`` fails the run too, and has no attempt left to wait for.
+        """
+        self._outages += 1
+        retry = self._pipeline.retry
+        if not (error.whole and error.recoverable) or self._outages >= retry.max_attempts:
+            raise self._halt(error, outcomes)
+        self._waiting.after_attempt(self._outages, error.message)
+        if not self._waiting.left:  # a run that ends in an outage has not done what it could
+            raise self._halt(error, outcomes)
+
+    def _halt(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
+        culprit = next((outcome for outcome in outcomes if outcome.error == error), None)
+        self._run.summary.halted = error
+        halt = HaltError(
+            error.message,
+            pipeline=self._pipeline.name,
+            batch=str(culprit.key) if culprit else None,
+            hint=_SENT if self._at_most_once else _KEPT,
+            sqlstate=error.sqlstate,
+            recoverable=error.recoverable,
+            whole=error.whole,
+        )
+        halt.type = error.type
+        return halt
+
+    def _seconds(self) -> float:
+        """How long a wave may take: a table sink commits at its end, so there it is the pipeline's to say."""
+        seconds = self._cadence.at_least_every or _WAVE_SECONDS
+        if not registry.two_phase(self._pipeline):
+            seconds = min(seconds, _WAVE_SECONDS)
+        return min(seconds, self._waiting.left)
+
+    def _unit(self) -> float:
+        return self._random.uniform(-1, 1)

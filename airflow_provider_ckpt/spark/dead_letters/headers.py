@@ -1,0 +1,72 @@
+"""The headers that every dead letter carries beside its bytes (semantics, section 8), under the pipeline's prefix."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import replays
+
+if TYPE_CHECKING:
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.connectors.batch_content import DeadLetter
+    from airflow_provider_ckpt.core.errors import ErrorInfo
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+ATTEMPTS = "retry-attempts"
+"""How often the record was tried again before: by retries of its batch, and by replays."""
+
+
+def headed(
+    letters: Iterable[DeadLetter], task: BatchTask, pipeline: Pipeline, *, epoch: int, at: datetime | None = None
+) -> list[DeadLetter]:
+    """The letters of one attempt with all their headers; of a replay, what they said of their origin stays.
+
+    :param at: when they are written, now by default; the header of a record that has a time of its own tells that
+    """
+    queue = pipeline.dead_letter_queue
+    prefix = queue.header_prefix
+    transform, sink = pipeline.transform, pipeline.sink
+    written = {f"{prefix}timestamp": (at or datetime.now(UTC)).isoformat()}
+    common = {
+        "pipeline": pipeline.name,
+        "destination": sink.table or sink.path or sink.topic,
+        "filter": transform.where,
+        "transform": json.dumps(transform.select, ensure_ascii=False) if transform.select else None,
+        "batch": str(task.key),
+        "epoch": str(epoch),
+    }
+    more = {prefix + name: value for name, value in common.items() if value}
+    keep = queue.include_original_headers
+    return [
+        replace(
+            letter,
+            headers=written | _headers(letter, task, prefix, traced=queue.include_stack_trace) | more,
+            original_headers=letter.original_headers if keep else (),
+        )
+        for letter in letters
+    ]
+
+
+def _headers(letter: DeadLetter, task: BatchTask, prefix: str, *, traced: bool) -> dict[str, str]:
+    again = replays(task)
+    origin = dict(letter.headers) if again else {prefix + name: value for name, value in letter.headers.items()}
+    before = int(origin.get(prefix + ATTEMPTS, "0")) + 1 if again else 0
+    trace = {f"{prefix}stack-trace": letter.error.trace or _told(letter.error)} if traced else {}
+    return (
+        origin
+        | trace
+        | {
+            f"{prefix}error": letter.error.message,
+            f"{prefix}error-type": letter.error.type.value,
+            prefix + ATTEMPTS: str(before + task.finished),
+        }
+    )
+
+
+def _told(error: ErrorInfo) -> str:
+    """All there is to say of an error that nobody raised."""
+    return f"{error.type.value}{f' (SQLSTATE {error.sqlstate})' if error.sqlstate else ''}: {error.message}"

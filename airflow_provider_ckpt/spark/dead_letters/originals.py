@@ -1,0 +1,223 @@
+"""Dead letters from what the source held: the original bytes, or of a row source the row as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ckpt.connectors import extreme_times
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter
+from airflow_provider_ckpt.connectors.kafka.deserialize import time_text
+from airflow_provider_ckpt.connectors.protocols import NUMBER, POSITION, Reader
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType, SourceError
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import LetterReader, replays
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.core.wave import BatchTask
+    from airflow_provider_ckpt.spark.record_positions import Places
+
+MESSAGE = "__message"
+"""string: why a record was rejected."""
+
+
+def letter(
+    reader: Reader, task: BatchTask, position: int, record: Mapping[str, Any] | None, error: ErrorInfo, *, raw: bool
+) -> DeadLetter:
+    """The dead letter of one record.
+
+    :param record: the source's columns, or None if the source no longer shows them
+    :param raw: whether the source gives bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
+        than columns
+    """
+    if isinstance(reader, LetterReader) and replays(task):
+        return reader.again(task, position, error)
+    headers = dict(reader.origin(task, position))
+    if record is None:
+        return DeadLetter(position, None, None, error, {**headers, "original": "no longer in the source"})
+    if raw:
+        if record.get("timestamp") is not None:
+            headers["timestamp"] = time_text(_text(record["timestamp"]))
+        own = tuple((header["key"], header["value"]) for header in record.get("headers") or ())
+        return DeadLetter(position, record.get("key"), record["value"], error, headers, own)
+    return DeadLetter(position, None, row_json(record), error, headers)
+
+
+def of_rejected(
+    reader: Reader, task: BatchTask, rejected: pa.Table, traces: Mapping[str, str], *, raw: bool
+) -> list[DeadLetter]:
+    """The dead letters of the records that the transform rejected.
+
+    :param rejected: position, verdict, message and original, of each
+    :param traces: by position, what raised
+    """
+    found = []
+    for batch in rejected.to_batches():
+        records = unpacked(batch)
+        verdicts, messages = (batch.column(name).to_pylist() for name in (c.VERDICT, MESSAGE))
+        for (position, record), verdict, message in zip(_records(records), verdicts, messages, strict=True):
+            error = ErrorInfo(ErrorType(verdict), message or "", trace=traces.get(str(position)))
+            found.append(letter(reader, task, position, record, error, raw=raw))
+    return found
+
+
+def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Records as the source gave them, out of the column that keeps them beside what became of them."""
+    import pyarrow as pa
+
+    original = batch.column(c.ORIGINAL)
+    names = [field.name for field in original.type]
+    return pa.RecordBatch.from_arrays([batch.column(POSITION), *original.flatten()], [POSITION, *names])
+
+
+def restored(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
+    """Rejected raw records, with the values of those that came without, since they were decoded when they were read.
+
+    :param rejected: with their positions and originals
+    :raises SourceError: if the source no longer shows one of them
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    original = pa.concat_arrays(rejected.column(c.ORIGINAL).chunks)
+    at = original.type.get_field_index("value")
+    parts = original.flatten()
+    positions = pa.concat_arrays(rejected.column(POSITION).chunks)
+    wanted = positions.filter(parts[at].is_null())
+    if not len(wanted):
+        return rejected
+    values: dict[int, bytes | None] = {}
+    for batch in reader.read(task):
+        found = batch.filter(pc.is_in(batch.column(0), value_set=wanted))
+        values.update(zip(found.column(0).to_pylist(), found.column("value").to_pylist(), strict=True))
+    gone = [position for position in wanted.to_pylist() if position not in values]
+    if gone:
+        raise SourceError(
+            f"position {gone[0]} was read, and the source no longer shows it; nothing of the batch was sent.",
+            batch=str(task.key),
+            position=gone[0],
+            recoverable=True,
+            hint="The batch is read again.",
+        )
+    read = [values.get(position) for position in positions.to_pylist()]
+    parts[at] = pc.coalesce(parts[at], pa.array(read, parts[at].type))
+    whole = pa.StructArray.from_arrays(parts, [field.name for field in original.type])
+    return rejected.set_column(rejected.schema.get_field_index(c.ORIGINAL), c.ORIGINAL, whole)
+
+
+def of_all(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:
+    """Read the batch again and make a dead letter of every record."""
+    if isinstance(reader, LetterReader) and replays(task):
+        return reader.all_again(task, error)
+    return [
+        letter(reader, task, position, record, error, raw=raw)
+        for batch in reader.read(task)
+        for position, record in _records(batch)
+    ]
+
+
+def left_out(reader: Reader, task: BatchTask) -> list[DeadLetter]:
+    """The records of a replay that cannot be read from their dead letters; those of a source can all be read."""
+    return reader.unreadable(task) if isinstance(reader, LetterReader) else []
+
+
+def reread(
+    reader: Reader, task: BatchTask, places: Places, errors: Mapping[int, ErrorInfo], *, raw: bool
+) -> list[DeadLetter]:
+    """Read the batch again and make a dead letter of each record that has an error, and of no other.
+
+    A position that the source no longer shows has dead letters without a value.
+
+    :param errors: by number
+    :raises SourceError: if the source shows another number of records at a position than it did, since then nobody can
+        tell which is which
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = {places.place(number): error for number, error in errors.items()}
+    positions = pa.array(sorted({position for position, _ in wanted}), pa.int64())
+    seen: Counter[int] = Counter()
+    letters = []
+    for batch in reader.read(task):
+        for position, record in _records(batch.filter(pc.is_in(batch.column(0), value_set=positions))):
+            error = wanted.get((position, seen[position]))
+            seen[position] += 1
+            if error is not None:
+                letters.append(letter(reader, task, position, record, error, raw=raw))
+    for position, records in seen.items():
+        if records != places.records(position):
+            raise SourceError(
+                f"{places.records(position)} records were read at position {position}, and the source now shows "
+                f"{records} there; nothing of the batch was sent.",
+                batch=str(task.key),
+                position=position,
+                recoverable=True,
+                hint="The batch is read again.",
+            )
+    gone = [(position, error) for (position, _), error in wanted.items() if position not in seen]
+    return letters + [letter(reader, task, position, None, error, raw=raw) for position, error in gone]
+
+
+def from_rows(
+    reader: Reader, task: BatchTask, places: Places, rows: pa.Table, errors: Mapping[int, ErrorInfo], *, raw: bool
+) -> list[DeadLetter]:
+    """Dead letters of rows that are still in hand, unchanged since they were read.
+
+    :param errors: by number
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    chosen = rows.filter(pc.is_in(rows.column(NUMBER), value_set=pa.array(list(errors), pa.int64())))
+    return [
+        letter(reader, task, places.position(number), record, errors[number], raw=raw)
+        for batch in chosen.to_batches()
+        for number, record in _records(batch)
+    ]
+
+
+def row_json(row: Mapping[str, Any]) -> bytes:
+    """A row as one JSON object, without loss: what JSON has no type for becomes text as PostgreSQL would write it.
+
+    A text that is not UTF-8 stands in it as it is, byte for byte.
+    """
+    return json.dumps(row, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
+
+
+def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
+    """What the first column holds of each record, and the others."""
+    first = batch.schema.names[0]
+    try:
+        records = batch.to_pylist()
+    except (OverflowError, ValueError):
+        columns = zip(*(_values(column) for column in batch.columns), strict=True)
+        records = [dict(zip(batch.schema.names, values, strict=True)) for values in columns]
+    for record in records:
+        yield record.pop(first), record
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column in which Python may have none for some: an infinite day, a year beyond 9999, no UTF-8."""
+    import pyarrow as pa
+
+    if pa.types.is_string(column.type):
+        found = column.view(pa.binary()).to_pylist()
+        return [None if value is None else value.decode("utf-8", "surrogateescape") for value in found]
+    return extreme_times.objects(column, extreme_times.texts)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "\\x" + bytes(value).hex()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return str(value)

@@ -1,0 +1,214 @@
+"""Reads dead letters again: a replay's records come from the sink, as they were when they could not be delivered.
+
+A batch of a replay names them in its task; any other batch is read from the source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow_provider_ckpt.connectors import extreme_times
+from airflow_provider_ckpt.connectors.arrow_types import to_arrow
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter
+from airflow_provider_ckpt.connectors.dead_letters import kept
+from airflow_provider_ckpt.connectors.kafka.deserialize import time_of
+from airflow_provider_ckpt.connectors.protocols import POSITION, CarriedReader, Reader, Shape, Sink
+from airflow_provider_ckpt.core.dead_letters import Letters, Placed
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.core.wave import BatchTask
+
+DETAIL = "letters"
+"""Key of a task's detail: the letters that its positions number."""
+
+NEWEST_FIRST = "newest_first"
+
+GONE = "original"
+"""Header of a letter whose record the source no longer showed, under the pipeline's prefix."""
+
+HEADERS = "array<struct<key:string,value:binary>>"
+"""Spark SQL type of a message's headers."""
+
+_ROWS = 10_000
+
+
+def detail(placed: Sequence[Placed], *, newest_first: bool) -> dict[str, Any]:
+    """What a lane is told of a batch of a replay."""
+    return {DETAIL: [[*item.letters.to_json(), item.start] for item in placed], NEWEST_FIRST: newest_first}
+
+
+def replays(task: BatchTask) -> bool:
+    """Whether a batch sends dead letters once more."""
+    return DETAIL in task.detail
+
+
+class LetterReader:
+    """A source's reader that also reads batches of replays; see :class:`~.protocols.Reader`.
+
+    :param reader: of the source
+    :param sink: opens the sink that keeps the letters
+    """
+
+    def __init__(self, reader: Reader, sink: Callable[[], Sink], shape: Shape) -> None:
+        self._reader = reader
+        self._open = sink
+        self._sink: Sink | None = None
+        self._shape = shape
+        self._of: BatchTask | None = None
+        self._letters: dict[int, DeadLetter] = {}
+
+    def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        """The task's records; those of letters that cannot be made a record again are left out."""
+        return self._records(task) if replays(task) else self._reader.read(task)
+
+    def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
+        """For a source that Spark itself reads: take the records of a batch; those of a replay are in the sink."""
+        if not replays(task):
+            cast("CarriedReader", self._reader).hold(task, records)
+
+    def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
+        """Where a record came from; of a letter, what it said of that already."""
+        return self._taken(task)[position].headers if replays(task) else self._reader.origin(task, position)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._reader.close()
+        if self._sink is not None:
+            self._sink.close()
+
+    def again(self, task: BatchTask, position: int, error: ErrorInfo) -> DeadLetter:
+        """A letter that could not be delivered this time either: its bytes as they are, under the new error."""
+        return replace(self._taken(task)[position], position=position, error=error)
+
+    def all_again(self, task: BatchTask, error: ErrorInfo) -> list[DeadLetter]:
+        """Every letter of the batch, under one error."""
+        return [self.again(task, position, error) for position in sorted(self._taken(task))]
+
+    def unreadable(self, task: BatchTask) -> list[DeadLetter]:
+        """The letters that :meth:`read` left out, each with the reason."""
+        _, bad = self._sorted_out(task)
+        return [
+            self.again(task, position, ErrorInfo(ErrorType.SERIALIZATION, f"cannot be made a record again: {why}"))
+            for position, why in bad.items()
+        ]
+
+    def _records(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        good, _ = self._sorted_out(task)
+        names = [POSITION, *(name for name, _ in self._shape.columns)]
+        for at in range(0, len(good), _ROWS):
+            some = good[at : at + _ROWS]
+            columns = [pa.array([position for position, _ in some], pa.int64())]
+            for number, (_, kind) in enumerate(self._shape.columns):
+                columns.append(_column([record[number] for _, record in some], to_arrow(kind)))
+            yield pa.RecordBatch.from_arrays(columns, names)
+
+    def _sorted_out(self, task: BatchTask) -> tuple[list[tuple[int, list[Any]]], dict[int, str]]:
+        """The records by position, and why the others are none."""
+        good: list[tuple[int, list[Any]]] = []
+        bad: dict[int, str] = {}
+        for position, letter in sorted(self._taken(task).items()):
+            try:
+                good.append((position, self._record(letter)))
+            except (ValueError, ArithmeticError) as error:  # Arrow's errors of values are ValueErrors
+                bad[position] = str(error).splitlines()[0]
+        return good, bad
+
+    def _record(self, letter: DeadLetter) -> list[Any]:
+        """The source's columns of one letter.
+
+        :raises ValueError: if its bytes do not hold them
+        """
+        if any(name.endswith(GONE) for name in letter.headers):
+            raise ValueError("the source did not show it any more, so there are no bytes")
+        if self._shape.raw:
+            parts = {"key": letter.key, "value": letter.value, "headers": _own(letter), "timestamp": _time(letter)}
+            return [parts[name] for name, _ in self._shape.columns]
+        if letter.value is None:
+            raise ValueError("it has no bytes")
+        row = json.loads(letter.value.decode("utf-8", "surrogateescape"))
+        if not isinstance(row, dict):
+            raise ValueError("its bytes are not a row")
+        kinds = [(name, to_arrow(kind)) for name, kind in self._shape.columns]
+        values = [_value(row.get(name), kind) for name, kind in kinds]
+        for value, (_, kind) in zip(values, kinds, strict=True):
+            _column([value], kind)
+        return values
+
+    def _taken(self, task: BatchTask) -> dict[int, DeadLetter]:
+        """The task's letters by position; read once for all that is asked of one batch."""
+        if self._of is None or (self._of.key, self._of.attempt) != (task.key, task.attempt):
+            self._letters = dict(self._take(task))
+            self._of = task
+        return self._letters
+
+    def _take(self, task: BatchTask) -> Iterator[tuple[int, DeadLetter]]:
+        self._sink = self._sink or self._open()
+        placed = [Placed(Letters.from_json(item[:-1]), item[-1]) for item in task.detail[DETAIL]]
+        starts = (item.start for item in placed)
+        for start, (_, found) in zip(starts, kept(self._sink, (item.letters for item in placed)), strict=True):
+            ordered = reversed(found) if task.detail[NEWEST_FIRST] else iter(found)
+            for position, letter in enumerate(ordered, start=start):
+                yield position, letter.letter
+
+
+def _own(letter: DeadLetter) -> list[dict[str, Any]] | None:
+    """The record's own headers, as a message's column holds them."""
+    return [{"key": name, "value": value} for name, value in letter.original_headers] or None
+
+
+def _time(letter: DeadLetter) -> str | None:
+    """The record's time, as its letter tells it."""
+    return next((time_of(text) for name, text in letter.headers.items() if name.endswith("timestamp")), None)
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
+    """A value of a row's JSON as Arrow takes it for this type; see :func:`~.originals.row_json`."""
+    import pyarrow as pa
+
+    is_ = pa.types
+    if value is None:
+        return None
+    if is_.is_binary(kind):
+        return bytes.fromhex(str(value).removeprefix("\\x"))
+    if is_.is_decimal(kind):
+        return Decimal(str(value))
+    if is_.is_list(kind) and isinstance(value, list):
+        return [_inner(item, kind.value_type) for item in value]
+    if is_.is_map(kind) and isinstance(value, list) and all(isinstance(pair, list) for pair in value):
+        return [(_inner(key, kind.key_type), _inner(item, kind.item_type)) for key, item in value]
+    if is_.is_struct(kind) and isinstance(value, dict):
+        return {field.name: _inner(value.get(field.name), field.type) for field in kind}
+    return value
+
+
+def _inner(value: Any, kind: pa.DataType) -> Any:
+    """The same for a value inside another, where Arrow takes no text for a day or an instant."""
+    import pyarrow as pa
+
+    if value is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        return extreme_times.parsed([value], kind)[0].value
+    return _value(value, kind)
+
+
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values as Arrow.
+
+    :raises ValueError: if one of them is of another type
+    """
+    import pyarrow as pa
+
+    try:
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            return extreme_times.parsed(values, kind)
+        return pa.array(values, kind)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise ValueError(str(error)) from error

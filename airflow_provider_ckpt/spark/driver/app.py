@@ -1,0 +1,75 @@
+"""The Spark application: executes waves as they appear in the run directory and writes outcomes back.
+
+Started by ``spark-submit`` with the run directory as its one argument. It decides nothing and knows no ledger; the
+process that holds the lease does. See ``exchange.py`` for the files.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+if sys.path and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
+    # Run as a script, this folder comes first on the path and would hide other modules by its own names.
+    del sys.path[0]
+
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
+from airflow_provider_ckpt.spark.driver import python_daemon
+from airflow_provider_ckpt.spark.driver.parent_death import die_with_parent
+from airflow_provider_ckpt.spark.driver.preload import (
+    prefer_installed_pyspark,
+    preload_meanwhile,
+    start_worker_meanwhile,
+)
+from airflow_provider_ckpt.spark.driver.run_directory_protocol import DriverSide
+
+_NEEDED_NEXT = ("pandas", "pyarrow", "airflow_provider_ckpt.config.pipeline")
+
+
+def main(directory: str) -> int:
+    """Work until told to stop.
+
+    :param directory: the run directory
+    :returns: exit status
+    """
+    die_with_parent()
+    side = DriverSide(directory)
+    job = side.job()
+    prefer_installed_pyspark()
+    preload_meanwhile(_NEEDED_NEXT)
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_ckpt.spark.sql import first_line, hush
+    from airflow_provider_ckpt.spark.wave import check_transform, run_wave
+
+    hush()
+    spark = SparkSession.builder.appName(f"ckpt {job.context.pipeline}").getOrCreate()
+    if spark.conf.get(python_daemon.PROPERTY, None) == python_daemon.__name__:
+        start_worker_meanwhile(spark)
+    try:
+        columns = check_transform(spark, job)
+    except CkptError as error:
+        side.failed(0, error.info, final=True)
+        return 1
+    context = spark.sparkContext
+    logged = spark.conf.get("spark.eventLog.enabled", "false") == "true"
+    side.ready(
+        context.defaultParallelism, columns, ui=context.uiWebUrl, application=context.applicationId if logged else None
+    )
+    for wave in side.waves():
+        started = time.monotonic()
+        try:
+            outcomes = run_wave(spark, job, wave)
+        except CkptError as error:
+            side.failed(wave.number, error.info, final=True)
+        except Exception as error:  # noqa: BLE001  # the process boundary: a lost wave is told, and receipts decide what it did
+            side.failed(wave.number, ErrorInfo(ErrorType.PROCESSING, first_line(error)), final=False)
+        else:
+            side.finished(wave.number, outcomes, time.monotonic() - started)
+    spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,247 @@
+"""The delivering half of a lane: gathers each batch, checks its sum, and has the sink's writer claim the verdict.
+
+A batch that fails does not fail its lane; what happened comes back as an outcome, one row a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.batch_content import Content, DeadLetter
+from airflow_provider_ckpt.connectors.protocols import Reader, Writer
+from airflow_provider_ckpt.connectors.record_positions import Positions
+from airflow_provider_ckpt.connectors.row_filter import without
+from airflow_provider_ckpt.core.batch import AttemptOutcome, Instruction
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.dead_letters import originals
+from airflow_provider_ckpt.spark.dead_letters.error_policy import SkippedError, letters_left, skips
+from airflow_provider_ckpt.spark.dead_letters.headers import headed
+from airflow_provider_ckpt.spark.dead_letters.replay_reader import replays
+from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.lane.gather import Gathered, Gathering
+from airflow_provider_ckpt.spark.lane.stack_traces import TRACES, Question
+from airflow_provider_ckpt.spark.lane.task_retry import executed_before
+from airflow_provider_ckpt.spark.transform import python_function
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.spark.job import Job
+    from airflow_provider_ckpt.spark.transform.python_function import Function
+
+
+_SENT_BEFORE = ErrorInfo(
+    ErrorType.PROCESSING,
+    "Spark executes this task once more; delivery is at_most_once, so nothing of it is sent again",
+)
+
+
+class Lane:
+    """One lane's delivery: its writer, a reader for originals, and which partitions have failed.
+
+    :param transformed: whether the rows went through a transform, so that originals must be read again
+    :param returns: the columns that the transform's own function gives, where it has one
+    """
+
+    def __init__(self, job: Job, *, transformed: bool, returns: pa.Schema | None = None) -> None:
+        self._job = job
+        self._pipeline = job.pipeline
+        self._transformed = transformed
+        self._returns = returns
+        self._function: Function | None = None
+        self._refuses = self._pipeline.delivery == "at_most_once" and executed_before()
+        self._policy = self._pipeline.policy
+        self._traced = self._pipeline.dead_letter_queue.include_stack_trace
+        self._stopped: set[str] = set()
+        self._asking: set[str] = set()
+        self._reader: Reader | None = None
+        self._unreachable = False
+        self._writer: Writer | None = None
+        self._mark = time.monotonic()
+
+    @property
+    def reader(self) -> Reader:
+        """The lane's reader, opened when first needed."""
+        if self._reader is None:
+            self._reader = self._job.reader()
+        return self._reader
+
+    def close(self) -> None:
+        """Let go of the lane's connections."""
+        if self._writer is not None:
+            self._writer.close()
+        if self._reader is not None:
+            self._reader.close()
+
+    def stopped(self, task: BatchTask) -> bool:
+        """Whether a failure before this batch keeps it from being attempted."""
+        return self._unreachable or task.key.partition in self._stopped
+
+    def question(self, task: BatchTask, gathered: Gathered) -> Question | None:
+        """What must be known of a batch's rejected records before it is delivered; see ``traces.py``."""
+        if gathered.rejected is None or gathered.failure is not None:
+            return None
+        if not self._traced or TRACES in task.detail or self.stopped(task):
+            return None
+        return self.put_off(Question.about(task, gathered.rejected))
+
+    def put_off(self, question: Question) -> Question:
+        """Let a batch be done again, and where order counts those after it wait."""
+        if self._pipeline.pinned:
+            self._asking.add(question.key.partition)
+        return question
+
+    def deliver(self, task: BatchTask, gathered: Gathered) -> Outcome:
+        """Carry out a batch's instruction and say what became of it."""
+        if gathered.read == c.NOT_ATTEMPTED or self.stopped(task) or task.key.partition in self._asking:
+            return self._timed(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
+        if self._refuses:
+            return self._timed(_failed(task, _SENT_BEFORE))
+        try:
+            outcome = self._attempt(task, gathered)
+        except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes this batch's outcome
+            outcome = _failed(task, info_of(error, traced=self._traced))
+        if outcome.outcome is AttemptOutcome.FAILED:
+            self._unreachable = outcome.error is not None and outcome.error.whole
+            if self._pipeline.pinned:
+                self._stopped.add(task.key.partition)
+        return self._timed(outcome)
+
+    def _attempt(self, task: BatchTask, gathered: Gathered) -> Outcome:
+        if gathered.failure is not None:
+            return _failed(task, gathered.failure)
+        if task.instruction is Instruction.REJECT:
+            error = task.error or ErrorInfo(ErrorType.RETRY_EXHAUSTED, "the batch was given up")
+            gathered.letters = originals.of_all(self.reader, task, error, raw=self._job.shape.raw)
+            gathered.read = len(gathered.letters)
+        elif task.instruction is Instruction.DELIVER and replays(task):
+            left_out = originals.left_out(self.reader, task)
+            gathered.letters += left_out
+            gathered.read += len(left_out)
+        if task.instruction is Instruction.DELIVER and self._returns is not None:
+            self._apply_function(task, gathered, self._returns)
+        if task.instruction is Instruction.DELIVER:
+            found = len(gathered.letters)
+            gathered.letters = letters_left(gathered.letters, task, self._policy)
+            gathered.filtered += found - len(gathered.letters)
+        positions = self._positions(task, gathered)
+        letters = self._headed(task, gathered.letters)
+        while True:
+            skipped: set[int] = set()
+            content = Content(
+                gathered.rows,
+                letters,
+                gathered.read,
+                gathered.filtered,
+                self._original(task, gathered, skipped),
+                positions=positions,
+            )
+            content.counts(task, self._pipeline.dead_letter_queue)
+            self._writer = self._writer or self._job.writer()
+            with suppress(SkippedError):
+                outcome = self._writer.deliver(task, content)
+                if not skipped:
+                    return outcome
+            rest = without(gathered.rows, skipped)
+            gathered.filtered += gathered.rows.num_rows - rest.num_rows
+            gathered.rows = rest
+
+    def _positions(self, task: BatchTask, gathered: Gathered) -> str | None:
+        """Return the records' positions in the form that the receipt keeps, or None if it keeps none.
+
+        By these ``recover`` finds records that come late.
+        """
+        if not self._pipeline.source.ordered_by_cursor or task.key.letters or task.instruction is Instruction.VOID:
+            return None
+        if task.instruction is Instruction.REJECT:
+            return Positions.of([letter.position for letter in gathered.letters]).text()
+        return Positions.of(gathered.places.all).text()
+
+    def _apply_function(self, task: BatchTask, gathered: Gathered, returns: pa.Schema) -> None:
+        """The last step of the transform: the user's own function."""
+        self._function = self._function or self._job.transform_function()
+        assert self._function is not None
+        applied = python_function.apply(self._function, gathered.rows, returns, traced=self._traced)
+        gathered.rows = applied.rows
+        gathered.filtered += applied.filtered
+        if applied.errors:
+            raw = self._job.shape.raw
+            gathered.letters += originals.reread(self.reader, task, gathered.places, applied.errors, raw=raw)
+
+    def _original(
+        self, task: BatchTask, gathered: Gathered, skipped: set[int]
+    ) -> Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]:
+        """Makes dead letters of rows that the sink found bad.
+
+        :param skipped: gets the numbers of those that the pipeline skips instead; the sink's attempt is over then
+        """
+
+        def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
+            found = [(gathered.places.position(number), error) for number, error in errors.items()]
+            numbers = list(errors)
+            skipped.update(numbers[at] for at in skips(found, task, self._policy))
+            if skipped:
+                raise SkippedError(f"{len(skipped)} records are skipped")
+            raw = self._job.shape.raw
+            if self._transformed:
+                letters = originals.reread(self.reader, task, gathered.places, errors, raw=raw)
+            else:
+                letters = originals.from_rows(self.reader, task, gathered.places, gathered.rows, errors, raw=raw)
+            return self._headed(task, letters)
+
+        return original
+
+    def _headed(self, task: BatchTask, letters: list[DeadLetter]) -> list[DeadLetter]:
+        return headed(letters, task, self._pipeline, epoch=self._job.context.epoch) if letters else letters
+
+    def _timed(self, outcome: Outcome) -> Outcome:
+        now = time.monotonic()
+        seconds, self._mark = now - self._mark, now
+        return replace(outcome, seconds=round(seconds, 4))
+
+
+def deliver_lane(
+    job: Job, wave: Wave, returns: pa.Schema | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow`` behind the transform: outcomes of the lane that the records' markers belong to.
+
+    A Spark task may get several lanes in turn, or none.
+
+    :param returns: see :class:`Lane`
+    """
+    lanes: dict[int, Lane] = {}
+    carried = job.pipeline.source.carried
+    gathering = Gathering(traced=job.pipeline.dead_letter_queue.include_stack_trace)
+    try:
+        for batch in batches:
+            for piece in gathering.split(batch):
+                if piece.lane not in lanes:
+                    lanes[piece.lane] = Lane(job, transformed=True, returns=returns)
+                lane = lanes[piece.lane]
+                gathering.add(piece)
+                if piece.ends:
+                    task = wave.lanes[piece.lane][piece.index]
+                    gathered = gathering.take(lane.reader, task, job.shape, carried=carried)
+                    yield outcome_rows([lane.question(task, gathered) or lane.deliver(task, gathered)])
+    finally:
+        for lane in lanes.values():
+            lane.close()
+
+
+def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
+    return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error)
+
+
+def outcome_rows(outcomes: Sequence[Outcome | Question]) -> pa.RecordBatch:
+    """Outcomes, or what is asked first, as the rows that their batches give back, one each."""
+    import pyarrow as pa
+
+    rows = [json.dumps(outcome.to_json()) for outcome in outcomes]
+    return pa.RecordBatch.from_arrays([pa.array(rows, pa.string())], [c.OUTCOME])

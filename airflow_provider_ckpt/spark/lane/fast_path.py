@@ -1,0 +1,139 @@
+"""A lane that needs no Spark SQL: reads and delivers in one process, so no record crosses the JVM.
+
+There is no transform, or it only decodes JSON. A batch with a record that is not plain is put off then, and done again
+through the JVM (see ``plain.py``). The lane reads one batch ahead, in a thread: while the sink's commit waits for its
+disk, the source is at work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.protocols import Reader
+from airflow_provider_ckpt.connectors.row_filter import without
+from airflow_provider_ckpt.core.batch import Instruction
+from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.core.wave import BatchTask, Outcome, Wave
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.dead_letters import originals
+from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.lane import oversized_records
+from airflow_provider_ckpt.spark.lane.deliver import Lane, outcome_rows
+from airflow_provider_ckpt.spark.lane.gather import Gathered
+from airflow_provider_ckpt.spark.lane.read import lanes_of
+from airflow_provider_ckpt.spark.lane.stack_traces import Question
+from airflow_provider_ckpt.spark.lane.utf8 import unreadable_texts
+from airflow_provider_ckpt.spark.transform import out_of_range_times
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.spark.job import Job
+    from airflow_provider_ckpt.spark.transform.plain_json import Plain
+
+
+def copy_lane(
+    job: Job, wave: Wave, schema: pa.Schema, plain: Plain | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow``: the outcomes of the lane's batches.
+
+    :param schema: of the columns to deliver, for a batch that has no records
+    :param plain: which records there must be alone, where they are to be decoded
+    """
+    for _, tasks in lanes_of(wave, batches):
+        started = time.monotonic()
+        lane = Lane(job, transformed=plain is not None)
+        ahead = _Ahead(job, tasks, schema.empty_table(), plain)
+        outcomes: list[Outcome | Question] = []
+        try:
+            for index, task in enumerate(tasks):
+                late = index > 0 and time.monotonic() - started > wave.seconds
+                if late or lane.stopped(task):
+                    gathered: Gathered | None = Gathered.of(schema.empty_table(), c.NOT_ATTEMPTED)
+                else:
+                    gathered = ahead.take(index)
+                outcomes.append(lane.put_off(Question(task.key)) if gathered is None else lane.deliver(task, gathered))
+        finally:
+            ahead.close()
+            lane.close()
+        yield outcome_rows(outcomes)  # once a lane: nobody sees them before the wave ends, and each yield costs the JVM
+
+
+class _Ahead:
+    """Reads batches in a thread of its own, over a connection of its own: the one asked for, and then the next.
+
+    :param nothing: the records of a batch that has none
+    :param plain: as :func:`copy_lane` takes it
+    """
+
+    def __init__(self, job: Job, tasks: Sequence[BatchTask], nothing: pa.Table, plain: Plain | None) -> None:
+        self._job = job
+        self._tasks = tasks
+        self._nothing = nothing
+        self._plain = plain
+        pipeline = job.pipeline
+        self._largest = pipeline.transform.max_record_bytes
+        self._traced = pipeline.dead_letter_queue.include_stack_trace
+        self._watched = out_of_range_times.columns(pipeline, job.shape)
+        self._reader: Reader | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="ckpt-read")
+        self._next: tuple[int, Future[Gathered | None]] | None = None
+
+    def take(self, index: int) -> Gathered | None:
+        """The records of a batch, or why they could not be read; None where Spark must decode them.
+
+        Begins to read the batch after it.
+        """
+        expected, reading = self._next or (index, self._pool.submit(self._read, index))
+        if expected != index:
+            reading = self._pool.submit(self._read, index)
+        gathered = reading.result()
+        following = index + 1
+        self._next = None
+        if following < len(self._tasks) and (gathered is None or gathered.failure is None):
+            self._next = (following, self._pool.submit(self._read, following))
+        return gathered
+
+    def close(self) -> None:
+        """Wait for what is being read, and let go of the connection."""
+        self._pool.shutdown(cancel_futures=True)
+        if self._reader is not None:
+            self._reader.close()
+
+    def _read(self, index: int) -> Gathered | None:
+        import pyarrow as pa
+
+        task = self._tasks[index]
+        if task.instruction is not Instruction.DELIVER:
+            return Gathered.of(self._nothing)
+        try:
+            self._reader = self._reader or self._job.reader()
+            records = []
+            for found in self._reader.read(task):
+                rows = found if self._plain is None else self._decoded(self._plain, found)
+                if rows is None:
+                    return None
+                records.append(rows)
+            table = pa.Table.from_batches(records) if records else self._nothing
+            return self._sorted_out(self._reader, task, table)
+        except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes an outcome
+            return Gathered.of(self._nothing, failure=info_of(error, traced=self._traced))
+
+    def _decoded(self, plain: Plain, records: pa.RecordBatch) -> pa.RecordBatch | None:
+        """The rows of raw records; None where Spark must decode them, or one is larger than may be."""
+        _, large = oversized_records.apart(records, self._largest)
+        return None if large else plain.rows(records)
+
+    def _sorted_out(self, reader: Reader, task: BatchTask, records: pa.Table) -> Gathered:
+        """The rows, and dead letters of those with a text that is not UTF-8 or a time that is none."""
+        gathered = Gathered.of(records, records.num_rows)
+        errors = {} if self._plain else unreadable_texts(gathered.rows, ErrorType.MESSAGE_DESERIALIZATION)
+        errors |= out_of_range_times.errors(gathered.rows, self._watched)
+        if errors:
+            raw = self._job.shape.raw
+            gathered.letters = originals.from_rows(reader, task, gathered.places, gathered.rows, errors, raw=raw)
+            gathered.rows = without(gathered.rows, errors)
+        return gathered

@@ -1,0 +1,172 @@
+"""A lane's records on the delivering side: put together, batch by batch, and sorted by verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, cast
+
+from airflow_provider_ckpt.connectors.batch_content import DeadLetter
+from airflow_provider_ckpt.connectors.protocols import NUMBER, POSITION, CarriedReader, Reader
+from airflow_provider_ckpt.connectors.row_filter import without
+from airflow_provider_ckpt.core.batch import Instruction
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.core.wave import BatchTask
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.dead_letters import originals
+from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.lane import oversized_records
+from airflow_provider_ckpt.spark.lane.stack_traces import TRACES
+from airflow_provider_ckpt.spark.lane.utf8 import unreadable_texts
+from airflow_provider_ckpt.spark.record_positions import Places
+from airflow_provider_ckpt.spark.transform import original_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.connectors.protocols import Shape
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What was read of one batch, by verdict.
+
+    :param rows: to be delivered: :data:`~.protocols.NUMBER`, then their columns
+    :param places: where the records are in the source
+    :param read: how many records were read, or :data:`NOT_ATTEMPTED`
+    :param letters: rejected by the transform
+    :param filtered: left out by ``where``
+    :param failure: why reading failed
+    :param rejected: position, verdict, message and original of the records that the transform rejected
+    """
+
+    rows: pa.Table
+    places: Places
+    read: int = 0
+    letters: list[DeadLetter] = field(default_factory=list)
+    filtered: int = 0
+    failure: ErrorInfo | None = None
+    rejected: pa.Table | None = None
+
+    @classmethod
+    def of(cls, records: pa.Table, read: int = 0, failure: ErrorInfo | None = None) -> Gathered:
+        """Records of which all are to be delivered.
+
+        :param records: as a reader yields them
+        """
+        return cls(numbered(records), Places(records.column(POSITION)), read, failure=failure)
+
+
+class Piece:
+    """Rows of one lane and one batch, cut from an Arrow batch."""
+
+    def __init__(self, records: pa.RecordBatch) -> None:
+        self.records = records
+        self.lane, self.index = c.lane_and_index(records.column(c.BATCH)[0].as_py())
+        self.ends: bool = records.column(c.MARK)[-1].is_valid
+
+
+class Gathering:
+    """Puts a batch together from the Arrow batches that Spark cut its records into.
+
+    :param traced: whether errors are to say where they were raised
+    """
+
+    def __init__(self, *, traced: bool) -> None:
+        self._traced = traced
+        self._pieces: list[pa.RecordBatch] = []
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+        """Cut where the batch's number changes; each marker row ends a piece."""
+        if batch.num_rows == 0:
+            return
+        import numpy as np
+
+        number = batch.column(c.BATCH).to_numpy(zero_copy_only=False)
+        cuts = np.flatnonzero(number[1:] != number[:-1]) + 1
+        edges = [0, *cuts.tolist(), batch.num_rows]
+        for start, end in pairwise(edges):
+            yield Piece(batch.slice(start, end - start))
+
+    def add(self, piece: Piece) -> None:
+        """Keep a piece until its batch is whole."""
+        self._pieces.append(piece.records)
+
+    def take(self, reader: Reader, task: BatchTask, shape: Shape, *, carried: bool) -> Gathered:
+        """The batch that is whole now, by verdict.
+
+        :param carried: whether each record has its original with it, which the reader is to give out again; then those
+            of a batch that is to be rejected are here, too, and are nothing but that
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        table = pa.Table.from_batches(self._pieces)
+        self._pieces = []
+        mark = json.loads(table.column(c.MARK)[-1].as_py())
+        table = table.slice(0, table.num_rows - 1)
+        if carried:
+            held = [originals.unpacked(batch) for batch in table.to_batches() if batch.num_rows]
+            cast("CarriedReader", reader).hold(task, held)
+            if task.instruction is Instruction.REJECT:
+                table = table.slice(0, 0)
+        places, numbers = Places(table.column(POSITION)), numbered(table)
+        verdict = table.column(c.VERDICT)
+        good = verdict.null_count == table.num_rows
+        outputs = [name for name in table.column_names if name not in _CONTROL]
+        rows = (numbers if good else numbers.filter(pc.is_null(verdict))).select([NUMBER, *outputs])
+        why = ErrorInfo.from_json(mark["failure"]) if mark["failure"] else None
+        gathered = Gathered(rows, places, mark["read"], failure=why)
+        if not good:
+            bad = table.filter(pc.is_valid(verdict))
+            is_filtered = pc.equal(bad.column(c.VERDICT), c.FILTERED)
+            gathered.filtered = pc.sum(is_filtered).as_py() or 0
+            if gathered.filtered < bad.num_rows:
+                gathered.rejected = _rejected(bad.filter(pc.invert(is_filtered)), shape)
+        if why is None:
+            try:
+                _add_letters(gathered, reader, task, raw=shape.raw)
+                gathered.letters += oversized_records.letters(reader, task, mark["large"])
+            except Exception as error:  # noqa: BLE001  # reading records again is reading: its failure is the batch's
+                gathered.failure = info_of(error, traced=self._traced)
+        return gathered
+
+
+def _add_letters(gathered: Gathered, reader: Reader, task: BatchTask, *, raw: bool) -> None:
+    """Make dead letters of what the transform rejected, and of rows with texts that no sink could read."""
+    if gathered.rejected is not None:
+        if raw:
+            gathered.rejected = originals.restored(reader, task, gathered.rejected)
+        gathered.letters = originals.of_rejected(reader, task, gathered.rejected, task.detail.get(TRACES, {}), raw=raw)
+    garbled = unreadable_texts(gathered.rows, ErrorType.TRANSFORM_EVALUATION)
+    if garbled:
+        gathered.letters += originals.reread(reader, task, gathered.places, garbled, raw=raw)
+        gathered.rows = without(gathered.rows, garbled)
+
+
+def numbered(records: pa.Table) -> pa.Table:
+    """Records of a batch with their numbers in place of their positions."""
+    import numpy as np
+    import pyarrow as pa
+
+    at = records.schema.get_field_index(POSITION)
+    return records.set_column(at, NUMBER, pa.array(np.arange(records.num_rows, dtype=np.int64)))
+
+
+def _rejected(records: pa.Table, shape: Shape) -> pa.Table:
+    """Position, verdict, message and original of rejected records."""
+    import pyarrow as pa
+
+    verdicts, messages = [], []
+    for verdict in records.column(c.VERDICT).to_pylist():
+        kind, _, message = verdict.partition(" ")
+        verdicts.append(kind)
+        messages.append(message)
+    original = original_columns.unpacked(pa.concat_arrays(records.column(c.ORIGINAL).chunks), shape)
+    columns = [records.column(POSITION), pa.array(verdicts), pa.array(messages), original]
+    return pa.Table.from_arrays(columns, [POSITION, c.VERDICT, originals.MESSAGE, c.ORIGINAL])
+
+
+_CONTROL = frozenset({*c.CONTROL, c.VERDICT, c.ORIGINAL})

@@ -1,0 +1,142 @@
+"""The reading half of a lane: works through its batches in order and marks the end of each."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.protocols import POSITION
+from airflow_provider_ckpt.core.batch import Instruction
+from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.failures import info_of
+from airflow_provider_ckpt.spark.lane import oversized_records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.connectors.protocols import Reader
+    from airflow_provider_ckpt.core.wave import BatchTask, Wave
+    from airflow_provider_ckpt.spark.job import Job
+    from airflow_provider_ckpt.spark.transform.plain_json import Plain
+
+
+def lanes_of(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[BatchTask]]]:
+    """The lanes that this Spark task got: one for each row of ``spark.range``."""
+    for batch in batches:
+        for lane in batch.column(0).to_pylist():
+            yield lane, list(wave.lanes[lane])
+
+
+def read_lane(
+    job: Job, wave: Wave, schema: pa.Schema, plain: Plain | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow``: the records of the lane's batches, then a marker for each batch.
+
+    :param plain: which records the reader decodes itself, where the transform asks
+    """
+    for lane, _ in lanes_of(wave, batches):
+        yield from work_off(job, wave, lane, schema, plain, job.reader)
+
+
+def work_off(
+    job: Job,
+    wave: Wave,
+    lane: int,
+    schema: pa.Schema,
+    plain: Plain | None,
+    open_reader: Callable[[], Reader],
+    read: frozenset[Instruction] = frozenset({Instruction.DELIVER}),
+) -> Iterator[pa.RecordBatch]:
+    """The records of one lane's batches, then a marker for each batch.
+
+    No batch is started once the wave's time is over; a batch that cannot be read says so in its marker and does not
+    fail the lane.
+
+    :param plain: which records the reader decodes itself, where the transform asks
+    :param read: whose records are asked for; any other batch is a marker alone
+    """
+    pipeline = job.pipeline
+    traced, largest = pipeline.dead_letter_queue.include_stack_trace, pipeline.transform.max_record_bytes
+    started = time.monotonic()
+    unreachable = False
+    reader: Reader | None = None
+    try:
+        for index, task in enumerate(wave.lanes[lane]):
+            if unreachable or (index and time.monotonic() - started > wave.seconds):
+                yield _marker(schema, lane, index, c.NOT_ATTEMPTED)
+                continue
+            count, failure = 0, None
+            large: list[tuple[int, int]] = []
+            if task.instruction in read:
+                try:
+                    reader = reader or open_reader()
+                    for records in reader.read(task):
+                        count += records.num_rows
+                        taken, larger = oversized_records.apart(records, largest) if job.shape.raw else (records, [])
+                        large += larger
+                        if taken.num_rows:
+                            yield _tagged(schema, lane, index, taken, plain)
+                except CkptError as error:
+                    failure, unreachable = info_of(error, traced=traced), error.whole
+                except Exception as error:  # noqa: BLE001  # the lane's boundary: it becomes the batch's outcome
+                    failure = info_of(error, traced=traced)
+            yield _marker(schema, lane, index, count, failure, large)
+    finally:
+        if reader is not None:
+            reader.close()
+
+
+def control_schema(plain: Plain | None) -> list[pa.Field]:
+    """The control columns as Arrow fields, in order.
+
+    :param plain: which records the reader decodes itself
+    """
+    import pyarrow as pa
+
+    fields = [pa.field(c.BATCH, pa.int64()), pa.field(POSITION, pa.int64()), pa.field(c.MARK, pa.string())]
+    return fields if plain is None else [*fields, pa.field(c.PLAIN, plain.kind)]
+
+
+def _tagged(schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, plain: Plain | None) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    size = records.num_rows
+    batch = pa.repeat(pa.scalar(c.batch_number(lane, index), pa.int64()), size)
+    control = [batch, records.column(0), pa.nulls(size, pa.string())]
+    if plain is not None:
+        decoded = plain.decoded(records.column("value"))
+        control.append(decoded)
+        records = _without_text(records, decoded)
+    data = [_cast(column, schema.field(len(control) + at).type) for at, column in enumerate(records.columns[1:])]
+    return pa.RecordBatch.from_arrays(control + data, schema=schema)
+
+
+def _without_text(records: pa.RecordBatch, decoded: pa.StructArray) -> pa.RecordBatch:
+    """Records without the value of those that are decoded: few are asked for it, and those are read again."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    at = records.schema.get_field_index("value")
+    left = pc.if_else(decoded.is_null(), records.column(at), pa.scalar(None, records.column(at).type))
+    return records.set_column(at, "value", left)
+
+
+def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return column if column.type == wanted else column.cast(wanted)
+
+
+def _marker(
+    schema: pa.Schema,
+    lane: int,
+    index: int,
+    read: int,
+    failure: ErrorInfo | None = None,
+    large: Sequence[tuple[int, int]] = (),
+) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    mark = json.dumps({"read": read, "failure": failure and failure.to_json(), "large": large})
+    return pa.RecordBatch.from_pylist([{c.BATCH: c.batch_number(lane, index), c.MARK: mark}], schema=schema)

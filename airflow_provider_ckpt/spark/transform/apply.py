@@ -1,0 +1,215 @@
+"""The transform, as one SQL projection: decode, ``where``, ``select``, with a verdict for every record.
+
+No record is dropped and none can fail the batch, since expressions are tried. Nondeterministic ones are refused: they
+may be evaluated more than once, and a record that is read again must give the same. So is what needs other records than
+its own, which would tear the lanes' order apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.sql import cannot_raise, enclosed, literal, quote
+from airflow_provider_ckpt.spark.transform import determinism, original_columns, out_of_range_times
+from airflow_provider_ckpt.spark.transform.declared_columns import check_outputs, check_where
+from airflow_provider_ckpt.spark.transform.decode import Check, bearable_decimals, decode, parser, raw
+from airflow_provider_ckpt.spark.transform.projection import project, quoted, unusable
+from airflow_provider_ckpt.spark.transform.try_expressions import VALUE, attempts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.connectors.protocols import Shape
+
+_WANTED, _JUDGED = "__wanted", "__judged"
+
+
+def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
+    """Give every record of ``frame`` a verdict, and the ones to deliver their output columns.
+
+    :param frame: control columns, then the source's columns
+    :returns: control columns, :data:`VERDICT`, :data:`ORIGINAL`, then the output columns
+    :raises ConfigError: if Spark cannot use an expression
+    """
+    transform = pipeline.transform
+    carried = pipeline.source.carried
+    original = original_columns.packed(shape, raw if transform.decode else quote, kept=carried)
+    frame, names, checks = _columns(frame, pipeline, shape)
+    outputs = _outputs(pipeline, names)
+
+    tried = {name: f"__tried_{at}" for at, (name, e) in enumerate(outputs.items()) if not cannot_raise(e)}
+    judged = _judged(frame, pipeline, checks, {at: (name, outputs[name]) for name, at in tried.items()})
+
+    deliver = f"{c.MARK} IS NULL AND {c.VERDICT} IS NULL"
+    rejected = f"{c.VERDICT} IS NOT NULL AND {c.VERDICT} <> '{c.FILTERED}'"
+    kept = f"{c.MARK} IS NULL" if carried else rejected
+    values = {
+        name: f"{tried[name]}.{VALUE}" if name in tried else f"CASE WHEN {deliver} THEN {enclosed(e)} END"
+        for name, e in outputs.items()
+    }
+    return project(
+        judged,
+        [
+            *quoted(c.CONTROL),
+            c.VERDICT,
+            f"CASE WHEN {kept} THEN {original} ELSE {original_columns.nothing(shape, kept=carried)} END AS {c.ORIGINAL}",
+            *(f"{value} AS {quote(name)}" for name, value in values.items()),
+        ],
+        pipeline,
+    )
+
+
+def _outputs(pipeline: Pipeline, names: list[str]) -> dict[str, str]:
+    """SQL of each output column.
+
+    :param names: of the columns put out where there is no ``select``
+    """
+    return dict(pipeline.transform.select or {name: quote(name) for name in names})
+
+
+def _judged(
+    frame: DataFrame, pipeline: Pipeline, checks: Sequence[Check], select: Mapping[str, tuple[str, str]]
+) -> DataFrame:
+    """The records with their verdicts, and with what ``select`` makes of those that are to be delivered.
+
+    :param checks: what is demanded of a record before an expression sees it
+    :param select: by the name of its column, an output's name and the expression, which may raise
+    """
+    where = pipeline.transform.where
+    trials = {_WANTED: (f"{c.MARK} IS NULL", _as_boolean(where))} if where else {}
+    trials |= {at: (f"{c.MARK} IS NULL AND {_JUDGED} IS NULL", e) for at, (_, e) in select.items()}
+    columns = dict(zip(trials, attempts(frame, trials, pipeline), strict=True))
+
+    before = [f"WHEN {check.failed} THEN {_verdict(check.verdict, check.message)}" for check in checks]
+    if where:
+        before.append(f"WHEN {_WANTED} IS NULL THEN {_verdict(ErrorType.FILTER_EVALUATION, f'where failed: {where}')}")
+        before.append(f"WHEN NOT coalesce({_WANTED}.{VALUE}, false) THEN {literal(c.FILTERED)}")
+    after = [f"WHEN {_JUDGED} IS NOT NULL THEN {_JUDGED}"]
+    for at, (name, expression) in select.items():
+        failed = _verdict(ErrorType.TRANSFORM_EVALUATION, f"select {name} failed: {expression}")
+        after.append(f"WHEN {at} IS NULL THEN {failed}")
+    first = [columns.pop(_WANTED)] if where else []
+    judged, verdict = f"{_judge(before)} AS {_JUDGED}", f"{_judge(after)} AS {c.VERDICT}"
+    return project(frame, ["*", *first, judged, *columns.values(), verdict], pipeline)
+
+
+def _as_boolean(where: str) -> str:
+    return f"CAST({enclosed(where)} AS BOOLEAN)"
+
+
+def _judge(branches: list[str]) -> str:
+    """SQL of the first verdict that holds for a record, null where none does, and for markers.
+
+    :param branches: of a ``CASE``
+    """
+    return " ".join(["CASE", f"WHEN {c.MARK} IS NOT NULL THEN CAST(NULL AS string)", *branches, "END"])
+
+
+def _verdict(kind: str, message: str) -> str:
+    """SQL of a verdict; of a filtered record nobody asks why."""
+    return literal(kind if kind == c.FILTERED else f"{kind} {message}")
+
+
+def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> StructType:
+    """Refuse what cannot stand in a transform.
+
+    :param frame: as :func:`apply` takes it
+    :returns: the output columns
+    :raises ConfigError: if an expression does not parse, names an unknown column, is nondeterministic, or needs other
+        records than its own
+    """
+    frame, names, _ = _columns(frame, pipeline, shape)
+    where = {"where": pipeline.transform.where} if pipeline.transform.where else {}
+    select = {f"select.{name}": expression for name, expression in (pipeline.transform.select or {}).items()}
+    wanted = where | select
+    for name, expression in wanted.items():
+        found = determinism.moment_or_session(expression, frame.columns)
+        if found:
+            raise unusable(f"transform.{name}")(
+                f"transform.{name} depends on {found}, which is not the same whenever it is evaluated: {expression}",
+                pipeline=pipeline.name,
+                hint="A record that is read again must give the same result; take such values from the source.",
+            )
+    if wanted and not determinism.fit(frame, wanted.values()):
+        for name, expression in wanted.items():
+            key = f"transform.{name}"
+            for form in (expression, f"{enclosed(expression)} AS checked"):
+                project(frame, [form], pipeline, key, analyse=True)
+            problem = determinism.problem(frame, expression)
+            if problem:
+                what, hint = problem
+                raise unusable(key)(f"{key} {what}: {expression}", pipeline=pipeline.name, hint=hint)
+    if pipeline.transform.where:
+        checked = project(
+            frame, [f"{enclosed(pipeline.transform.where)} AS checked"], pipeline, "transform.where", analyse=True
+        )
+        check_where(checked.schema.fields[0].dataType, pipeline.name, pipeline.transform.where)
+    outputs = [f"{enclosed(e)} AS {quote(name)}" for name, e in _outputs(pipeline, names).items()]
+    given = project(frame, outputs, pipeline, analyse=True).schema
+    if select:
+        check_outputs(given, pipeline.name, "transform.select")
+    return given
+
+
+def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorType) -> Iterator[DataFrame]:
+    """What a guard kept from raising, for a few records of which an error is known.
+
+    :param frame: as :func:`apply` takes it
+    :param kind: the records' error type
+    """
+    transform = pipeline.transform
+    if kind is ErrorType.MESSAGE_DESERIALIZATION and transform.decode:
+        text = "cast(value AS string)"
+        parsed = parser(pipeline, text, literal(transform.schema_ or ""), "'mode', 'FAILFAST'")
+        bearable = bearable_decimals(frame.sparkSession, pipeline, text)
+        parsed = f"CASE WHEN {bearable} THEN {parsed} END" if bearable else parsed
+        yield project(frame, [f"{parsed} AS checked"], pipeline)
+    frame, _, _ = _columns(frame, pipeline, shape)
+    if kind is ErrorType.FILTER_EVALUATION and transform.where:
+        yield project(frame, [f"{_as_boolean(transform.where)} AS checked"], pipeline)
+    if kind is ErrorType.TRANSFORM_EVALUATION:
+        for expression in (transform.select or {}).values():
+            yield project(frame, [f"{enclosed(expression)} AS checked"], pipeline)
+
+
+def _columns(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFrame, list[str], list[Check]]:
+    """The columns that expressions may name, those put out where there is no ``select``, and what is demanded."""
+    if pipeline.transform.decode:
+        frame, names, checks = decode(frame, pipeline, shape)
+        taken = {name.lower() for name in names}
+        checks += [check for name, check in _time_checks(pipeline, shape, raw) if name.lower() not in taken]
+    else:
+        names = [name for name, _ in shape.columns]
+        checks = [*_text_checks(pipeline, shape), *(check for _, check in _time_checks(pipeline, shape, quote))]
+    return frame, names, [*checks, *_null_checks(pipeline, names)]
+
+
+def _text_checks(pipeline: Pipeline, shape: Shape) -> list[Check]:
+    """That texts are UTF-8: a database has seen to that, and nobody has in a Parquet file."""
+    texts = [name for name, kind in shape.columns if kind == "string"] if pipeline.source.format == "parquet" else []
+    return [
+        Check(f"NOT is_valid_utf8({quote(name)})", ErrorType.MESSAGE_DESERIALIZATION, f"{name} is not valid UTF-8")
+        for name in texts
+    ]
+
+
+def _time_checks(pipeline: Pipeline, shape: Shape, column: Callable[[str], str]) -> Iterator[tuple[str, Check]]:
+    """That times are what they seem, with the names of the source's columns.
+
+    :param column: SQL of the one of a name
+    """
+    for found in out_of_range_times.columns(pipeline, shape):
+        yield found.name, Check(found.failed(column(found.name)), ErrorType.SERIALIZATION, found.message)
+
+
+def _null_checks(pipeline: Pipeline, names: list[str]) -> list[Check]:
+    behavior = pipeline.error_handling.null_value_behavior
+    if behavior == "passthrough":
+        return []
+    verdict = c.FILTERED if behavior == "skip" else str(ErrorType.PROCESSING)
+    return [Check(" OR ".join(f"{quote(name)} IS NULL" for name in names), verdict, "a field is null")]

@@ -1,0 +1,185 @@
+"""Decodes raw records into the columns of ``transform.schema``, and says which records are not what it promises.
+
+Plain JSON records come decoded (see ``plain.py``); whatever else there is goes through Spark's parser, and through the
+checks of ``strictness.py`` and ``exactness.py`` for what that lets pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.core.errors import ErrorType
+from airflow_provider_ckpt.spark import columns as c
+from airflow_provider_ckpt.spark.sql import literal, quote
+from airflow_provider_ckpt.spark.transform import lossless_parsing, slow_decimals, strict_parsing
+from airflow_provider_ckpt.spark.transform.plain_json import Plain
+from airflow_provider_ckpt.spark.transform.projection import parse_schema, project, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructField
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.connectors.protocols import Shape
+
+_TEXT = "__text"
+_PARSED, _RECORD, _FAULT = "__parsed", "record", "__fault"
+_DECODED = "__decoded"
+"""Variable: the record as its parser takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What is demanded of a record before any expression sees it.
+
+    :param failed: SQL that is true of a record that fails
+    :param verdict: of such a record
+    :param message: why
+    """
+
+    failed: str
+    verdict: str
+    message: str
+
+
+def plain_records(spark: SparkSession, pipeline: Pipeline) -> Plain | None:
+    """Which raw records the reader decodes itself; None if there are none."""
+    transform = pipeline.transform
+    if transform.decode != "json" or transform.schema_ is None:
+        return None
+    return Plain.of(parse_schema(spark, transform.schema_, pipeline.name).fields)
+
+
+def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFrame, list[str], list[Check]]:
+    """Parse the record's value into the schema's columns.
+
+    What else the source gives (a message's key, headers and timestamp) can be named beside them, but is put out only
+    where ``select`` says so. The source's columns stay as :func:`raw` names them.
+
+    :returns: the frame, the schema's columns, and the checks
+    """
+    transform = pipeline.transform
+    assert transform.schema_ is not None
+    fields = parse_schema(frame.sparkSession, transform.schema_, pipeline.name).fields
+    names = [item.name for item in fields]
+    told = [name for name in frame.columns if name == c.PLAIN]
+    aliased = [f"{quote(name)} AS {raw(name)}" for name, _ in shape.columns]
+    text = f"cast(value AS string) AS {_TEXT}"
+    frame = project(frame, [*quoted([*c.CONTROL, *told]), *aliased, text], pipeline)
+
+    plain = f"{c.PLAIN} IS NOT NULL" if told else "false"
+    decoded = {name: f"{_DECODED}.{quote(name)}" for name in names}
+    found = [
+        *_validity(pipeline, lossless_parsing.altered(fields, decoded, _TEXT, delimiter=_delimiter(pipeline)), decoded),
+        *_missing(pipeline, decoded),
+    ]
+    faults = " ".join(f"WHEN {check.failed} THEN {number}" for number, check in enumerate(found))
+    # In a lambda this is no part of the method that Spark generates for the steps after it: Java does not compile one
+    # of more than 8,000 bytes, and taking the steps one by one would cost every record.
+    parsed = (
+        f"get(transform(CASE WHEN {plain} THEN array() ELSE array({_parsed(pipeline, fields)}) END,"
+        f" {_DECODED} -> named_struct('{_RECORD}', {_DECODED}, '{_FAULT}', CASE {faults} END)), 0)"
+    )
+    frame = project(frame, [*quoted(frame.columns), f"{parsed} AS {_PARSED}"], pipeline)
+
+    columns = {name: f"{_PARSED}.{_RECORD}.{quote(name)}" for name in names}
+    if told:
+        columns = {n: f"CASE WHEN {plain} THEN {c.PLAIN}.{quote(n)} ELSE {e} END" for n, e in columns.items()}
+    taken = {"value", *(name.lower() for name in names)}
+    frame = project(
+        frame,
+        [
+            *quoted([name for name in frame.columns if name not in {_PARSED, _TEXT, c.PLAIN}]),
+            f"{_PARSED}.{_FAULT} AS {_FAULT}",
+            *(f"{value} AS {quote(name)}" for name, value in columns.items()),
+            *(f"{raw(name)} AS {quote(name)}" for name, _ in shape.columns if name.lower() not in taken),
+        ],
+        pipeline,
+    )
+    checks = [replace(check, failed=f"{_FAULT} = {number}") for number, check in enumerate(found)]
+    return frame, names, checks
+
+
+def raw(name: str) -> str:
+    """The source's column under a name that is no column's of a schema."""
+    return quote(f"__raw_{name}")
+
+
+def parser(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
+    """SQL that parses a text as the pipeline says."""
+    transform = pipeline.transform
+    if transform.decode == "json":
+        return f"from_json({text}, {schema}, map({options}, {strict_parsing.JSON_DIALECT}))"
+    return f"from_csv({text}, {schema}, map({options}, {strict_parsing.csv_dialect(transform.delimiter)}))"
+
+
+def bearable_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str | None:
+    """A condition: the parser is up to a record's decimals; None where it is up to all.
+
+    :param text: SQL of the record
+    """
+    transform = pipeline.transform
+    assert transform.schema_ is not None
+    fields = parse_schema(spark, transform.schema_, pipeline.name).fields
+    return slow_decimals.bearable(fields, text, delimiter=_delimiter(pipeline))
+
+
+def _parsed(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
+    """SQL of the record as its parser takes it, null for one that the parser cannot bear.
+
+    :param fields: of the schema
+    """
+    transform = pipeline.transform
+    assert transform.schema_ is not None
+    schema = literal(f"{transform.schema_}\n, {c.CORRUPT} string")  # it may end with a comment
+    parsed = parser(pipeline, _TEXT, schema, f"'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{c.CORRUPT}'")
+    bearable = [slow_decimals.bearable(fields, _TEXT, delimiter=_delimiter(pipeline))]
+    if transform.decode == "csv":
+        bearable.insert(0, strict_parsing.bearable_csv(_TEXT, transform.delimiter, len(fields)))
+    conditions = " AND ".join(filter(None, bearable))
+    return f"CASE WHEN {conditions} THEN {parsed} END" if conditions else parsed
+
+
+def _validity(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> list[Check]:
+    """The checks that a record is what the schema promises, each for those that have passed the ones before it.
+
+    :param altered: a condition: a parsed column is not what the record says
+    :param columns: SQL of each parsed column
+    """
+    of_json = pipeline.transform.decode == "json"
+    skips_null = pipeline.error_handling.null_value_behavior == "skip"
+    unfit = str(ErrorType.MESSAGE_DESERIALIZATION)
+    what = "one JSON object" if of_json else "a CSV record"
+    strict = (
+        strict_parsing.of_json(_TEXT, list(columns.values())) if of_json else strict_parsing.of_csv(_TEXT, len(columns))
+    )
+    parsed = f"{_DECODED} IS NOT NULL"
+    complete = f"{parsed} AND {_DECODED}.{c.CORRUPT} IS NULL AND coalesce({strict}, false)"
+    return [
+        Check(f"{raw('value')} IS NULL", c.FILTERED if skips_null else unfit, "no value to decode (a tombstone)"),
+        Check(f"NOT is_valid_utf8({_TEXT})", unfit, "not valid UTF-8"),
+        Check(f"{parsed} AND {altered}", unfit, "a value that its column cannot hold as it is written"),
+        Check(f"NOT ({complete})", unfit, f"not {what} that fits the schema"),
+    ]
+
+
+def _missing(pipeline: Pipeline, columns: Mapping[str, str]) -> list[Check]:
+    """The check that no field of the schema is missing, where it is asked for.
+
+    :param columns: SQL of each parsed column
+    """
+    behavior = pipeline.error_handling.missing_field_behavior
+    if pipeline.transform.decode != "json" or behavior == "null":
+        return []
+    absent = " OR ".join(f"{column} IS NULL" for column in columns.values())
+    wanted = "array(" + ", ".join(map(literal, columns)) + ")"
+    lacking = f"size(array_except({wanted}, json_object_keys({_TEXT}))) > 0"
+    verdict = c.FILTERED if behavior == "skip" else str(ErrorType.JSON_PATH_NOT_FOUND)
+    return [Check(f"({absent}) AND {lacking}", verdict, "a field of the schema is missing")]
+
+
+def _delimiter(pipeline: Pipeline) -> str | None:
+    """Of CSV's fields; None where a record is JSON."""
+    return pipeline.transform.delimiter if pipeline.transform.decode == "csv" else None

@@ -1,0 +1,116 @@
+"""Which expressions a transform can bear: those of one record alone, that give the same whenever they are evaluated.
+
+Spark's analyser knows: it lets no other stand in the argument of an aggregate, inside a function of higher order. That
+holds on any session, and all expressions are asked about at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.spark.sql import enclosed
+from airflow_provider_ckpt.spark.transform.projection import analysis_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_OTHERS = "needs other records than its own", "Leave windows, aggregates and subqueries to a query on the target."
+_VARYING = (
+    "is nondeterministic",
+    "A record that is read again must give the same result; take such values from the source.",
+)
+_NONDETERMINISTIC = "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION"
+_QUOTED = re.compile(r"'(?:[^'\\]++|\\.?+)*+(?:'|\Z)|\"(?:[^\"\\]++|\\.?+)*+(?:\"|\Z)|`[^`]*+(?:`|\Z)", re.DOTALL)
+_TIME_WINDOW = re.compile(r"\b(?:window|session_window|window_time)\s*\(", re.IGNORECASE)
+"""What Spark makes a filter of, and several rows of one, wherever it stands."""
+
+
+_CALLED = (
+    "now|curdate|current_date|current_time|current_timestamp|localtimestamp|user|current_user|session_user"
+    "|current_catalog|current_database|current_schema|current_path|version|getdatabase"
+)
+_CALL = re.compile(rf"\b(?:{_CALLED})\s*+\(|\bunix_timestamp\s*+\(\s*+\)", re.IGNORECASE)
+_WITHOUT_PARENTHESES = re.compile(
+    r"(\bas\s++)?+(?<![\w.])(current_date|current_time|current_timestamp|localtimestamp|user|current_user|session_user"
+    r"|current_catalog|current_database|current_schema|current_path)(?![\w.(])",
+    re.IGNORECASE,
+)
+_QUOTED_CALL = re.compile(rf"`({_CALLED})`(?=\s*+\()", re.IGNORECASE)
+_COMMENT = r"--[^\r\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)"
+_OPAQUE = re.compile(f"{_COMMENT}|{_QUOTED.pattern}", re.DOTALL)
+_MOMENT = re.compile(r"\s*+(now|today|tomorrow|yesterday)(?:\s.*)?", re.IGNORECASE | re.DOTALL)
+_RELATIVE = re.compile(r"\b(?:date|timestamp(?:_ntz|_ltz)?)\s*+r?'\w++'", re.IGNORECASE)
+"""Literals such as ``DATE 'today'``."""
+
+
+def moment_or_session(expression: str, columns: Iterable[str]) -> str | None:
+    """Say which part of an expression depends on when or by whom it is evaluated; None if none does.
+
+    Spark takes these for constants, and gives each run, or each wave, another one.
+
+    :param columns: that it may name; a column comes before a function without parentheses
+    """
+    bare = _OPAQUE.sub(_emptied, _QUOTED_CALL.sub(r"\1", expression))
+    relative = _RELATIVE.search(bare)
+    if relative:
+        return relative[0]
+    called = _CALL.search(bare)
+    if called:
+        return called[0].rstrip("( )") + "()"
+    if "->" in bare:  # the word may be a variable
+        return None
+    known = {name.lower() for name in columns}
+    found = _WITHOUT_PARENTHESES.findall(bare)
+    return next((word for alias, word in found if not alias and word.lower() not in known), None)
+
+
+def _emptied(found: re.Match[str]) -> str:
+    """A text without its content, unless that is a moment; a comment as a space."""
+    if found[0][0] not in "'\"`":
+        return " "
+    moment = _MOMENT.fullmatch(found[0][1:-1]) if found[0][0] != "`" else None
+    return f"'{moment[1]}'" if moment else "''"
+
+
+def fit(frame: DataFrame, expressions: Iterable[str]) -> bool:
+    """Whether all of some expressions can be used; if not, ask :func:`problem` about each.
+
+    Each has to be a whole expression by itself, since a text such as ``a) OR (b`` is one between parentheses.
+
+    :param frame: what they are evaluated on
+    """
+    expressions = list(expressions)
+    if any(_of_time_window(expression) for expression in expressions):
+        return False
+    try:
+        alone = frame.selectExpr(*expressions)
+        alone.schema  # noqa: B018  # a Connect session analyses when it must
+        _analyse(frame, expressions)
+    except analysis_errors():
+        return False
+    return True
+
+
+def problem(frame: DataFrame, expression: str) -> tuple[str, str] | None:
+    """Why an expression that Spark can evaluate cannot stand in a transform, and what to do; None if it can."""
+    from pyspark.errors import AnalysisException
+
+    if _of_time_window(expression):
+        return _OTHERS
+    try:
+        _analyse(frame, [expression])
+    except AnalysisException as error:
+        return _VARYING if error.getCondition() == _NONDETERMINISTIC else _OTHERS
+    return None
+
+
+def _analyse(frame: DataFrame, expressions: list[str]) -> None:
+    values = ", ".join(f"isnull({enclosed(expression)})" for expression in expressions)
+    counted = frame.selectExpr(f"count(transform(array(0), __unused -> struct({values})))")
+    counted.schema  # noqa: B018  # a Connect session analyses when it must
+
+
+def _of_time_window(expression: str) -> bool:
+    return _TIME_WINDOW.search(_QUOTED.sub("''", expression)) is not None

@@ -1,0 +1,110 @@
+"""Times of a source that stand for what no column of theirs holds: PostgreSQL's infinity, or a year after 294246.
+
+They come from the reader as times before the source's first. An expression would take them for such, and so would a
+sink, so they cost their record. Only a postgres sink takes PostgreSQL's as they are, from columns that no expression
+names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.connectors.batch_content import data_error
+from airflow_provider_ckpt.connectors.postgres.column_types import DAY, FIRST_DAY
+from airflow_provider_ckpt.connectors.protocols import NUMBER
+from airflow_provider_ckpt.core.errors import ErrorInfo, ErrorType
+from airflow_provider_ckpt.spark.sql import is_name, quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_ckpt.config.pipeline import Pipeline
+    from airflow_provider_ckpt.connectors.protocols import Shape
+
+_FIRST = {"postgres": FIRST_DAY, "kafka": 0}
+"""By type of source, the day of its first time, since 1970."""
+
+_WHY = {
+    "postgres": "is infinity or after the year 294246, which only a postgres sink takes, and only from a column that "
+    "no expression names; let a view give it as text",
+    "kafka": "is after the year 294246: Kafka counts milliseconds, which may not be what the producer wrote; leave it "
+    "out of transform.select",
+}
+_SQL = {
+    "date": "date_from_unix_date({day})",
+    "timestamp": "timestamp_micros({microsecond})",
+    "timestamp_ntz": "CAST(date_from_unix_date({day}) AS timestamp_ntz)",
+}
+"""By Spark SQL type of a column, the beginning of a day."""
+
+_STAR = re.compile(r"(?:^|[^\w)\]`'\"\s])\s*\*")
+"""All columns, unlike a multiplication, which has a value before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """A column of times that must lie in the calendar.
+
+    :param name: of the source's column
+    :param kind: its Spark SQL type
+    :param source: the source's type
+    """
+
+    name: str
+    kind: str
+    source: str
+
+    @property
+    def message(self) -> str:
+        """Why a record is bad whose time does not."""
+        return f"{self.name} {_WHY[self.source]}"
+
+    def failed(self, column: str) -> str:
+        """SQL that is true of such a record.
+
+        :param column: SQL of the column
+        """
+        first = _FIRST[self.source]
+        return f"{column} < {_SQL[self.kind].format(day=first, microsecond=first * DAY)}"
+
+    def found(self, rows: pa.Table) -> pa.Array:
+        """The numbers of such records."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        column = rows.column(self.name)
+        first = _FIRST[self.source] * (1 if self.kind == "date" else DAY)
+        number = column.cast(pa.int32() if self.kind == "date" else pa.int64())
+        return rows.column(NUMBER).filter(pc.less(number, first))
+
+
+def columns(pipeline: Pipeline, shape: Shape) -> list[Beyond]:
+    """Those that are used and may hold nothing beyond the calendar: all but what PostgreSQL gets as it is."""
+    source, transform = pipeline.source.type, pipeline.transform
+    if source not in _FIRST:
+        return []
+    whole = [] if transform.decode else [quote(name) for name, _ in shape.columns]
+    used = list(transform.select.values()) if transform.select else whole
+    if source == pipeline.sink.type == "postgres" and not transform.python:
+        used = [expression for expression in used if not is_name(expression)]
+    if transform.where:
+        used.append(transform.where)
+    return [Beyond(name, kind, source) for name, kind in shape.columns if kind in _SQL and _named(name, used)]
+
+
+def errors(rows: pa.Table, watched: Iterable[Beyond]) -> dict[int, ErrorInfo]:
+    """What is wrong with records as they were read, by number."""
+    return {
+        number: data_error(ErrorType.SERIALIZATION, column.message)
+        for column in watched
+        for number in column.found(rows).to_pylist()
+    }
+
+
+def _named(name: str, expressions: Iterable[str]) -> bool:
+    """Whether an expression may mean a column; too often is safe."""
+    word = re.compile(rf"(?<!\w){re.escape(quote(name)[1:-1])}(?!\w)", re.IGNORECASE)
+    return any(word.search(expression) or _STAR.search(expression) for expression in expressions)

@@ -1,0 +1,61 @@
+"""Keeps decimals from Spark's parsers that would occupy them for minutes or hours: a SQL condition over a record.
+
+Java reads a decimal in a time that grows with the square of its digits, and rounds one with an exponent by a number of
+as many digits as the exponent says: ``1e999999999`` is eleven bytes of a record and hours of work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from airflow_provider_ckpt.spark.sql import literal
+from airflow_provider_ckpt.spark.transform import lossless_parsing, strict_parsing
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructField
+
+LONGEST = 1_000
+"""Characters of a decimal, at most; an exponent has three digits at most."""
+
+_EXPONENT = r"[eE][+-]?+0*+\p{IsDigit}{4}"
+_CHARACTER = r"[\p{IsDigit},.]"
+_LONG = rf"(?<!{_CHARACTER}){_CHARACTER}{{{LONGEST + 1}}}"
+
+
+def bearable(fields: Iterable[StructField], text: str, *, delimiter: str | None) -> str | None:
+    """A condition: no decimal of a record is longer than :data:`LONGEST`. None where the schema has no decimals.
+
+    Most records have no such number anywhere, which is seen at a glance. Of the others the decimals are looked at as
+    texts; a JSON record in which a name comes twice, so that one of two decimals would be seen, is not bearable either.
+
+    :param fields: of the schema
+    :param text: SQL of the record
+    :param delimiter: of CSV's fields, None for JSON
+    """
+    fields = list(fields)
+    if not any(_has_decimals(field.dataType) for field in fields):
+        return None
+    long = f"(octet_length({text}) > {LONGEST} AND {text} RLIKE {literal(_LONG)})"
+    glance = f"{long} OR {text} RLIKE {literal(_EXPONENT)}"
+    longest = LONGEST if delimiter is not None else LONGEST + lossless_parsing.MARK_LENGTH
+    too_long = lossless_parsing.parsed_again(
+        fields,
+        text,
+        lambda own: f"(length({own}) > {longest} OR {own} RLIKE {literal(_EXPONENT)})",
+        delimiter=delimiter,
+    )
+    once = "" if delimiter is not None else f"{strict_parsing.one_json_value(text)} AND "
+    return f"(NOT ({glance}) OR ({once}NOT coalesce({too_long}, false)))"
+
+
+def _has_decimals(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        return any(_has_decimals(field.dataType) for field in kind.fields)
+    if isinstance(kind, t.ArrayType):
+        return _has_decimals(kind.elementType)
+    if isinstance(kind, t.MapType):
+        return _has_decimals(kind.valueType)
+    return isinstance(kind, t.DecimalType)
