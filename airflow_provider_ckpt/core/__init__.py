@@ -1,1 +1,1 @@
-"""The pure heart: ranges, batches, the partition state machine, policy. Standard library only; no I/O, no clock."""
+"""Domain logic: ranges, batches, the partition state machine, the delivery policy. Standard library only, no I/O."""

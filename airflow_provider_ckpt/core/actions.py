@@ -1,7 +1,7 @@
-"""What people do to a pipeline, as data: stored while a run holds the lease, applied by whoever holds it next.
+"""Actions of users on a pipeline, as data, and their effect on its partitions (semantics, sections 1, 3 and 4).
 
-Semantics, sections 1, 3 and 4. Each has one defined result whatever state its batches are in: an act that does not fit
-is refused as a whole.
+An action requested while a run holds the lease is stored, and the lease holder applies it. An action is applied as a
+whole or refused as a whole, depending on the state of the pipeline and of the batches that it names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket
 
 
 class ActKind(StrEnum):
-    """The verbs of ``airflow ckpt`` that change a pipeline."""
+    """Kinds of actions that change a pipeline."""
 
     HOLD = "hold"
     RELEASE = "release"
@@ -42,33 +42,33 @@ class ActKind(StrEnum):
 
 
 BEHIND_FENCE = frozenset({ActKind.FORCE_STOP, ActKind.REWIND})
-"""Acts that need the sink fenced and its receipts read first, so only a new epoch applies them."""
+"""Actions that are applied only under a new epoch: the sink must be fenced and its receipts read first."""
 
 BY_A_RUN = BEHIND_FENCE | {ActKind.REPLAY, ActKind.RECOVER, ActKind.REPLAY_LETTERS}
-"""Acts that only one who has read the sink's receipts applies.
+"""Actions that are applied only after the sink's receipts have been read.
 
-All of them but force stop number a generation. A ledger that was restored from a backup may have forgotten some whose
-receipts are there; under such a number new work would pass for delivered.
+All of them except force stop start a generation. A ledger restored from a backup may have lost generations whose
+receipts are in the sink; if their numbers were used again, new batches would be taken for delivered.
 """
 
 OF_PHASES = frozenset({ActKind.DRAIN, ActKind.STOP, ActKind.FORCE_STOP, ActKind.RESUME})
-"""Acts on what the pipeline may do; one that it does already changes nothing and says so."""
+"""Actions that change the pipeline's phase; if the pipeline is in that phase already, only an event is recorded."""
 
 OF_LETTERS = frozenset({ActKind.REPLAY_LETTERS, ActKind.DISCARD_LETTERS})
-"""Acts on dead letters; the ledger's index says which of those that they name are still open."""
+"""Actions on dead letters; the ledger's index decides which of the selected dead letters are still parked."""
 
 OF_THE_SINK = frozenset({ActKind.ACCEPT_SINK, ActKind.MOVE})
-"""Acts that are never stored: the sink is looked at, fenced and reconciled for them alone."""
+"""Actions that are never stored: the command acquires the lease, compares and fences the sink, and reconciles."""
 
 NEED_A_REASON = OF_THE_SINK | {ActKind.SKIP, ActKind.DISCARD_LETTERS, ActKind.REWIND, ActKind.FORCE_STOP}
-"""Acts that give something up, or send something again."""
+"""Actions that require a reason, because they give records up or send records again."""
 
 _SIDES = {ActKind.REPLAY: Side.REPLAY, ActKind.RECOVER: Side.RECOVERY}
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One act.
+    """One action on a pipeline, with its arguments.
 
     :param batches: for hold, release, skip and cancel; for release, none means all that are held; for acts of the sink:
         those of which nobody can tell whether they were delivered, which are held
@@ -97,7 +97,7 @@ class Act:
     taken_back: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {
             "kind": self.kind.value,
             "batches": [key.to_json() for key in self.batches],
@@ -114,7 +114,7 @@ class Act:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Act:
-        """The act that :meth:`to_json` wrote."""
+        """Restore an action from the output of :meth:`to_json`."""
         return cls(
             ActKind(data["kind"]),
             tuple(BatchKey.from_json(key) for key in data["batches"]),
@@ -131,10 +131,12 @@ class Act:
 
 
 def apply(machine: PipelineMachine, act: Act, *, reason: str) -> list[Event]:
-    """Carry an act out, all of it or nothing.
+    """Apply an action as a whole and return its events.
 
-    :param reason: why, in the person's words; kept in the events
-    :raises LedgerStateError: if it does not fit the state that the pipeline is in; nothing is changed then
+    :param machine: the pipeline's partitions and phase, which are changed
+    :param act: the action
+    :param reason: the actor's reason; stored in the events
+    :raises LedgerStateError: if the pipeline's state does not allow the action; nothing is changed then
     """
     phases: Mapping[ActKind, Callable[..., list[Event]]] = {
         ActKind.DRAIN: machine.drain,
@@ -157,21 +159,23 @@ def apply(machine: PipelineMachine, act: Act, *, reason: str) -> list[Event]:
 
 
 def require_reason(kind: str, who: str | None, why: str | None, *, reason: bool) -> None:
-    """Make sure that an action names its actor, and where that is asked for its reason.
+    """Raise an error if an action lacks its actor, or its reason where one is required.
 
-    :param kind: the action, for the message
-    :param reason: whether it needs one
-    :raises ConfigError: naming what is missing
+    :param kind: the kind of action, for the message
+    :param who: the actor
+    :param why: the reason
+    :param reason: whether this action requires a reason
+    :raises ConfigError: if the actor or a required reason is missing or blank
     """
     name = kind.replace("_", " ")
     if not (who or "").strip():
-        raise ConfigError(f"{name}: actor is missing.", hint="Every action names the person who asks for it.")
+        raise ConfigError(f"{name}: actor is missing.", hint="Every action names the user who requests it.")
     if reason and not (why or "").strip():
-        raise ConfigError(f"{name}: reason is missing.", hint="Say why; the audit trail keeps it.")
+        raise ConfigError(f"{name}: reason is missing.", hint="Give a reason; the audit log stores it.")
 
 
 def _accept(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
-    """Send again what the sink has lost, and hold what may be in it without a receipt."""
+    """Plan what the sink has lost once more, and hold the batches that it may contain without a receipt."""
     steps = [_step(machine, ActKind.HOLD, key, reason) for key in act.batches]
     for name, span in act.spans:
         machine.check_lost(name, span)
@@ -228,7 +232,7 @@ def _letters(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
     if not act.letters:
         raise LedgerStateError(
             "none of these dead letters is parked any more.",
-            hint="See `airflow ckpt dlq list --all`: what is being replayed, was replayed, discarded, or read again.",
+            hint="See `airflow ckpt dlq list --all`: they are being replayed, were replayed, discarded or read again.",
         )
     by_source: dict[str, list[Letters]] = {}
     for letters in act.letters:
@@ -264,9 +268,11 @@ def _each_batch(machine: PipelineMachine, act: Act, reason: str) -> list[Event]:
 
 
 def _step(machine: PipelineMachine, kind: ActKind, key: BatchKey, reason: str) -> Callable[[], list[Event]]:
-    """What is to be done with one batch; asking for its ticket already refuses what does not fit.
+    """Return a function that applies an action to one batch and returns the events.
 
-    :raises LedgerStateError: if the batch is not in a state that the act can start from
+    The batch's state is checked here already, so that all batches are checked before the first one is changed.
+
+    :raises LedgerStateError: if the batch's generation has ended, or its state does not allow the action
     """
     partition = machine.partition(key.partition)
     if key.generation != partition.generation:
@@ -300,7 +306,7 @@ def _released_and_skipped(partition: Partition, held: HeldTicket, reason: str) -
 
 
 def _skip(partition: Partition, ticket: PlannedTicket | InFlightTicket, reason: str) -> list[Event]:
-    """In the ledger alone if the batch was never begun; else the next attempt claims ``void``."""
+    """Skip a batch: in the ledger alone if it was never started, else the next attempt claims ``void`` in the sink."""
     if isinstance(ticket, PlannedTicket) and not partition.batches[ticket.key.seq].begun:
         return partition.skip(ticket, reason=reason)
     return partition.instruct(ticket, Instruction.VOID, reason=reason)

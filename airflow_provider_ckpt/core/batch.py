@@ -1,6 +1,6 @@
-"""A micro-batch and what is known of it: its state, its attempts, and the receipt that ends it.
+"""Batches and receipts: a batch's key, state and attempts, and the receipt that gives its verdict.
 
-Semantics, section 1. These are values; the transitions between them are in ``partition.py``.
+These are immutable values (semantics, section 1); the transitions between them are in ``partition.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_provider_ckpt.core.ranges import Range
 
 
 class BatchState(StrEnum):
-    """Where a batch stands."""
+    """State of a batch."""
 
     PLANNED = "planned"
     IN_FLIGHT = "in_flight"
@@ -30,14 +30,17 @@ class BatchState(StrEnum):
 
 
 BLOCKING = frozenset({BatchState.PLANNED, BatchState.IN_FLIGHT, BatchState.HELD})
-"""States that the checkpoint may not pass."""
+"""States of unresolved batches, which the checkpoint may not pass."""
 
 RESOLVED = frozenset({BatchState.DELIVERED, BatchState.REJECTED, BatchState.SKIPPED, BatchState.SENT})
-"""States that let the checkpoint pass."""
+"""States that the checkpoint may pass."""
 
 
 class Verdict(StrEnum):
-    """What a receipt says of its batch."""
+    """Final result of a batch, as its receipt states it.
+
+    ``delivered``; ``rejected``: all of its records are dead letters; ``void``: skipped.
+    """
 
     DELIVERED = "delivered"
     REJECTED = "rejected"
@@ -52,7 +55,7 @@ VERDICT_STATE: Mapping[Verdict, BatchState] = {
 
 
 class Instruction(StrEnum):
-    """What a lane is told to do with a batch; each is carried out by claiming the matching verdict in the sink."""
+    """Instruction to a lane about a batch; the lane carries it out by claiming the matching verdict in the sink."""
 
     DELIVER = "deliver"
     REJECT = "reject"
@@ -60,7 +63,7 @@ class Instruction(StrEnum):
 
     @property
     def verdict(self) -> Verdict:
-        """The one that is claimed."""
+        """The verdict that the lane claims."""
         return _VERDICTS[self]
 
 
@@ -72,7 +75,7 @@ _VERDICTS = {
 
 
 class AttemptOutcome(StrEnum):
-    """How one attempt ended, as far as anyone knows."""
+    """Outcome of one attempt, as far as it is known."""
 
     DELIVERED = "delivered"
     REJECTED = "rejected"
@@ -89,14 +92,14 @@ _SIDE = re.compile(r"(?:recovery|replay|dlq):(?P<generation>[0-9]+):(?P<source>.
 
 
 def side_generation(partition: str) -> int:
-    """The generation in a side partition's name; 0 for a source partition."""
+    """Return the generation in a side partition's name; 0 for a source partition."""
     found = _SIDE.match(partition)
     return int(found["generation"]) if found else 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class BatchKey:
-    """Names a batch inside its pipeline.
+    """Key of a batch inside its pipeline.
 
     :param generation: grows with every rewind, from 1
     :param partition: the source partition's id
@@ -109,17 +112,17 @@ class BatchKey:
 
     @property
     def side(self) -> bool:
-        """Whether the batch belongs to a side partition, which reads a stretch of a source partition once more."""
+        """Return whether the batch belongs to a side partition, which reads a range of a source partition again."""
         return _SIDE.match(self.partition) is not None
 
     @property
     def letters(self) -> bool:
-        """Whether the batch replays dead letters: its positions number those, and not the source's records."""
+        """Return whether the batch replays dead letters; its positions then number dead letters, not source records."""
         return self.side and self.partition.startswith("dlq:")
 
     @property
     def source(self) -> str:
-        """The source partition that the batch's records come from."""
+        """The id of the source partition that the batch's records come from."""
         found = _SIDE.match(self.partition)
         return self.partition if found is None else found["source"]
 
@@ -128,10 +131,11 @@ class BatchKey:
 
     @classmethod
     def parse(cls, text: str, *, generation: int | None = None) -> BatchKey:
-        """The key that a person wrote as ``partition#seq`` or ``partition#seq@generation``.
+        """Parse ``partition#seq`` or ``partition#seq@generation``.
 
-        :param generation: where the text names none (1 by default)
-        :raises ValueError: if it is neither
+        :param text: the text that a user wrote
+        :param generation: the generation if the text names none; 1 by default
+        :raises ValueError: if the text has another form
         """
         found = re.fullmatch(r"(?P<partition>.+)#(?P<seq>[0-9]+)(?:@(?P<generation>[0-9]+))?", text, re.DOTALL)
         if found is None:
@@ -139,18 +143,18 @@ class BatchKey:
         return cls(int(found["generation"] or generation or 1), found["partition"], int(found["seq"]))
 
     def to_json(self) -> list[Any]:
-        """A JSON-ready list; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready list; :meth:`from_json` is its inverse."""
         return [self.generation, self.partition, self.seq]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> BatchKey:
-        """The key that :meth:`to_json` wrote."""
+        """Restore a key from the output of :meth:`to_json`."""
         return cls(int(data[0]), str(data[1]), int(data[2]))
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Records of one batch by their fate; ``SumIdentity`` is read = delivered + filtered + dead_lettered."""
+    """Record counts of one batch; ``SumIdentity`` is read = delivered + filtered + dead_lettered."""
 
     read: int = 0
     delivered: int = 0
@@ -159,7 +163,7 @@ class Counts:
 
     @property
     def balanced(self) -> bool:
-        """Whether ``SumIdentity`` holds, and no count is negative."""
+        """Return whether ``SumIdentity`` holds and no count is negative."""
         fates = (self.delivered, self.filtered, self.dead_lettered)
         return min(fates) >= 0 and self.read == sum(fates)
 
@@ -180,7 +184,7 @@ class Counts:
         )
 
     def to_json(self) -> dict[str, int]:
-        """A JSON-ready dict in a fixed order."""
+        """Return a JSON-ready dict in a fixed order."""
         return {
             "read": self.read,
             "delivered": self.delivered,
@@ -191,11 +195,18 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The sink's word that a batch has its verdict; claimed in the transaction that has the effect.
+    """The sink's proof of a batch's verdict, written in the same transaction as the batch's rows.
 
-    :param bound: the source's closed bound when the batch was planned, as a position, where the source has one
-    :param at: when it was claimed, UTC
-    :param positions: those of the records that were read, as the sink keeps them for ``recover``; the ledger does not
+    :param key: the batch
+    :param range: the source positions that the batch covers
+    :param verdict: the batch's verdict
+    :param epoch: the epoch of the run that wrote the receipt
+    :param attempt: the number of the attempt that wrote the receipt, from 1
+    :param counts: record counts of the batch
+    :param at: when the receipt was claimed, UTC
+    :param bound: the source's closed bound when the batch was planned, as a position, if the source has one
+    :param positions: positions of the records that were read, encoded by the sink for ``recover``; not stored in the
+        ledger
     """
 
     key: BatchKey
@@ -209,7 +220,7 @@ class Receipt:
     positions: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {
             "key": self.key.to_json(),
             "range": [self.range.start, self.range.end],
@@ -224,7 +235,7 @@ class Receipt:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Receipt:
-        """The receipt that :meth:`to_json` wrote."""
+        """Restore a receipt from the output of :meth:`to_json`."""
         return cls(
             BatchKey.from_json(data["key"]),
             Range(*data["range"]),
@@ -240,20 +251,24 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One micro-batch.
+    """One micro-batch, as the ledger stores it.
 
-    :param records: how many records planning counted or estimated, if it did
-    :param instruction: what the next attempt is told to do
-    :param attempts: attempts opened so far; also the number of the newest one
-    :param failures: failures that lanes reported, in this round
-    :param finished: failures that lanes reported, in all rounds (the retry delay's ``n``)
-    :param round: 1 is the first submission; grows when a round's attempts are used up
-    :param deaths: how often the executor died while the batch ran alone
+    :param key: the batch's key
+    :param range: the source positions that it covers
+    :param state: its state
+    :param records: number of records that planning counted or estimated; None if it did neither
+    :param instruction: the instruction for the next attempt
+    :param attempts: number of attempts opened so far, which is also the number of the newest one
+    :param failures: failures that lanes reported in this round
+    :param finished: failures that lanes reported in all rounds (``n`` in the formula of the retry delay)
+    :param round: 1 in the first submission; incremented when a round's attempts are used up
+    :param deaths: number of times that the executor died while the batch ran alone
     :param alone: whether the next attempt must run alone in its wave
-    :param not_before: earliest begin of the next attempt, UTC
+    :param not_before: earliest start of the next attempt, UTC
     :param epoch: the epoch of the open attempt, while in flight
-    :param cancelled: cancelled and neither begun again nor resolved
+    :param cancelled: whether the batch was cancelled and is neither started again nor resolved
     :param error: the newest error
+    :param receipt: the sink's receipt, once it is known
     """
 
     key: BatchKey
@@ -275,11 +290,14 @@ class Batch:
 
     @property
     def begun(self) -> bool:
-        """Whether any attempt was ever opened: from then on only a receipt ends the batch."""
+        """Return whether any attempt was ever opened; from then on only a receipt resolves the batch."""
         return self.attempts > 0
 
     def resolved(self, receipt: Receipt) -> Batch:
-        """The batch with its verdict. Every settled batch goes through here, so nothing is looked up by name."""
+        """Return the batch resolved by a receipt.
+
+        Positional arguments instead of ``dataclasses.replace``, because every settled batch passes through here.
+        """
         return Batch(
             self.key,
             self.range,

@@ -1,6 +1,6 @@
-"""When delivered work is settled while a wave still runs: KurrentDB's cadence, or a timer.
+"""Decide when receipts are settled into the ledger while a wave is still running: by KurrentDB's cadence or by a timer.
 
-Counts are of batches, as everywhere here. Pure: how many there are and how much time has passed come in as arguments.
+All counts are numbers of batches. The functions are pure: counts and elapsed time are arguments.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from airflow_provider_ckpt.core.ranges import contiguous_end
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """When to settle.
+    """Thresholds that decide when to settle during a wave.
 
-    :param after: seconds, after which ``least`` batches are enough
-    :param least: fewer batches by which the checkpoint could move wait
-    :param most: so many are settled at once
-    :param at_least_every: seconds, after which anything that waits is settled; None: only the wave's end does that
+    :param after: seconds since the last settlement after which ``least`` movable batches are enough
+    :param least: minimum number of movable batches for a settlement, unless ``at_least_every`` has passed
+    :param most: number of movable batches that are settled at once, regardless of the time passed
+    :param at_least_every: seconds after which any unsettled receipt is settled; None to leave it to the wave's end
     :param timed: whether ``at_least_every`` alone decides
     """
 
@@ -31,11 +31,11 @@ class Cadence:
     timed: bool = False
 
     def due(self, movable: int, waiting: int, seconds: float) -> bool:
-        """Whether to settle now.
+        """Return whether to settle now.
 
-        :param movable: batches by which the checkpoint would move, see :func:`movable`
-        :param waiting: batches that have a receipt and are not settled, these among them
-        :param seconds: since the last settlement, or since the wave began
+        :param movable: number of batches that the checkpoint would pass, see :func:`movable`
+        :param waiting: number of batches that have a receipt which is not settled, including the movable ones
+        :param seconds: time since the last settlement, or since the wave started
         """
         if self.at_least_every is not None and waiting and seconds >= self.at_least_every:
             return True
@@ -45,7 +45,7 @@ class Cadence:
 
     @property
     def pause(self) -> float:
-        """Seconds from one look at the receipts to the next: soon enough for whatever falls due first."""
+        """Seconds between two checks: the timer's interval if ``timed``, else the shortest configured one up to 1 s."""
         if self.timed and self.at_least_every is not None:
             return self.at_least_every
         return min(self.after, _LONGEST_PAUSE, self.at_least_every or _LONGEST_PAUSE)
@@ -57,8 +57,8 @@ _LONGEST_PAUSE = 1.0
 def movable(partitions: Iterable[PartitionView], receipted: Collection[BatchKey]) -> int:
     """Count the batches that the checkpoint could pass now.
 
-    In each partition these are the batches before the first one without a verdict. Batches that were settled earlier
-    and have waited for a batch before them count as well.
+    In each partition these are the batches before the first one without a verdict, including batches that were settled
+    earlier and wait for a batch before them.
 
     :param partitions: the pipeline's partitions
     :param receipted: batches that have a receipt which is not settled yet

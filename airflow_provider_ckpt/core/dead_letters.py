@@ -1,7 +1,8 @@
-"""Dead letters as the ledger's index sees them: runs of one batch's letters of one error type, and what became of each.
+"""The ledger's index of dead letters, their selection for a replay, and the replay itself (semantics, section 8).
 
-Semantics, section 8. A sink keeps a batch's letters in an order that never changes, so a run of them is two numbers,
-and the index grows with batches and decisions, not with records.
+An index entry is a run of consecutive dead letters of one batch and one error type, with their state. The sink stores a
+batch's dead letters in an order that never changes, so a first number and a count identify a run, and the index grows
+with batches and decisions, not with records.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from airflow_provider_ckpt.core.batch import BatchKey
 from airflow_provider_ckpt.core.ranges import Range
 
 UNTYPED = "unknown"
-"""Error type in the index where only the receipt is known, and not the report that names types."""
+"""Error type of dead letters that are known only from a receipt, which counts them but names no error types."""
 
 
 class LetterState(StrEnum):
-    """What became of dead letters."""
+    """State of a dead letter."""
 
     PARKED = "parked"
     REPLAYING = "replaying"
@@ -31,14 +32,14 @@ class LetterState(StrEnum):
 
 
 OPEN = frozenset({LetterState.PARKED, LetterState.PARKED_AGAIN})
-"""States in which letters may be replayed or discarded."""
+"""States in which dead letters may be replayed or discarded."""
 
 UNDELIVERED = OPEN | {LetterState.REPLAYING}
-"""States of letters that somebody still has to do something about."""
+"""States of dead letters that are neither delivered nor discarded."""
 
 
 class AttemptKey(NamedTuple):
-    """The attempt whose dead letters count: the one that the batch's receipt names."""
+    """Key of an attempt. Only the dead letters of the attempt that the batch's receipt names are valid."""
 
     key: BatchKey
     attempt: int
@@ -47,10 +48,14 @@ class AttemptKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Letters:
-    """A run of a batch's dead letters of one error type, by their number in the sink's order.
+    """A run of consecutive dead letters of one batch and one error type, numbered in the sink's order.
 
-    :param first: number of the first, from 0, among those of this error type
-    :param records: how many
+    :param key: the batch
+    :param error_type: the error type
+    :param first: number of the first one, from 0, among the batch's dead letters of this error type
+    :param records: number of dead letters
+    :param attempt: the attempt that wrote them
+    :param epoch: the epoch of that attempt
     """
 
     key: BatchKey
@@ -62,36 +67,38 @@ class Letters:
 
     @property
     def source(self) -> AttemptKey:
-        """The attempt that left them in the sink."""
+        """The attempt that wrote them."""
         return AttemptKey(self.key, self.attempt, self.epoch)
 
     @property
     def end(self) -> int:
-        """The number after the last."""
+        """The number after the last one."""
         return self.first + self.records
 
     def part(self, first: int, end: int) -> Letters:
-        """Those of them with these numbers."""
+        """Return the dead letters of this run with the numbers from ``first`` up to, but not including, ``end``."""
         return replace(self, first=first, records=end - first)
 
     def to_json(self) -> list[Any]:
-        """A JSON-ready list; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready list; :meth:`from_json` is its inverse."""
         return [self.key.to_json(), self.error_type, self.first, self.records, self.attempt, self.epoch]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> Letters:
-        """What :meth:`to_json` wrote."""
+        """Restore a run from the output of :meth:`to_json`."""
         return cls(BatchKey.from_json(data[0]), *data[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the index.
+    """An entry of the ledger's index of dead letters.
 
-    :param range: where the records lie in the source partition, at most
-    :param at: when the receipt was claimed
-    :param replays: how often they were replayed in vain before
-    :param replay: the side partition that replays them, or has
+    :param letters: the dead letters
+    :param range: range of the source partition that contains the records; it may contain others too
+    :param state: their state
+    :param at: when the batch's receipt was claimed
+    :param replays: number of earlier replays after which the records were dead-lettered again
+    :param replay: the side partition that replays or has replayed them
     """
 
     letters: Letters
@@ -103,17 +110,19 @@ class Entry:
 
     @property
     def at_rest(self) -> LetterState:
-        """The state in which they wait for a person."""
+        """Their state while no replay is running: parked, or parked again if a replay dead-lettered them again."""
         return LetterState.PARKED_AGAIN if self.letters.key.letters else LetterState.PARKED
 
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """A stretch of a source partition that a rewind or a replayed range had read once more.
+    """A range of a source partition that a rewind or a range replay read again.
 
-    :param generation: in which; letters of older ones are subsumed, for their records got another verdict there
+    :param source: the source partition
+    :param generation: the generation that read it; dead letters of older generations are obsolete, because this
+        generation decided about their records again
     :param start: first position
-    :param end: first position after, or None: all that follows
+    :param end: first position after the range; None if it is unbounded
     """
 
     source: str
@@ -122,7 +131,7 @@ class Reread:
     end: int | None
 
     def covers(self, entry: Entry) -> bool:
-        """Whether records of these letters may have been read again."""
+        """Return whether records of these dead letters may have been read again."""
         key, span = entry.letters.key, entry.range
         beyond = self.end is not None and span.start >= self.end
         return key.source == self.source and key.generation < self.generation and span.end > self.start and not beyond
@@ -130,11 +139,13 @@ class Reread:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which dead letters a person means; what is left out does not narrow.
+    """A user's selection of dead letters; an empty or None field selects all.
 
-    :param since: dead-lettered at or after
-    :param until: dead-lettered before
-    :param stop_at: the first so many of them
+    :param types: error types
+    :param batches: batches
+    :param since: dead-lettered at this time or later
+    :param until: dead-lettered before this time
+    :param stop_at: maximum number of dead letters, oldest first
     """
 
     types: frozenset[str] = frozenset()
@@ -144,7 +155,7 @@ class Selection:
     stop_at: int | None = None
 
     def names(self, entry: Entry) -> bool:
-        """Whether the entry is meant, before :attr:`stop_at` is looked at."""
+        """Return whether the entry matches, regardless of :attr:`stop_at`."""
         return (
             (not self.types or entry.letters.error_type in self.types)
             and (not self.batches or entry.letters.key in self.batches)
@@ -154,14 +165,14 @@ class Selection:
 
 
 def read_again(entry: Entry, rereads: Iterable[Reread]) -> int | None:
-    """The newest generation in which the records were read once more, so that their fate was decided there."""
+    """Return the newest generation that read an entry's records again; None if none did."""
     return max((found.generation for found in rereads if found.covers(entry)), default=None)
 
 
 def replayed_within(
     entries: Iterable[Entry], spans: Collection[tuple[str, Range]], rereads: Collection[Reread]
 ) -> list[Entry]:
-    """Letters of which a replay has delivered records, or is about to, that these stretches would read once more.
+    """Return the dead letters whose records would be delivered twice if some ranges were read again.
 
     A replay that has parked as many letters again as it sent has delivered none. Of one that has parked some, the index
     does not say which, so all count.
@@ -201,7 +212,12 @@ def replaying_within(entries: Iterable[Entry], spans: Collection[tuple[str, Rang
 
 
 def choose(entries: Iterable[Entry], selection: Selection, rereads: Collection[Reread]) -> list[Letters]:
-    """The letters of a selection that may be replayed or discarded, oldest first."""
+    """Return the selected dead letters that may be replayed or discarded, oldest first.
+
+    :param entries: the index
+    :param selection: the selection
+    :param rereads: ranges that were read again; their dead letters are left out
+    """
     meant = (entry for entry in entries if entry.state in OPEN and selection.names(entry))
     whole = [entry for entry in meant if read_again(entry, rereads) is None]
     ordered = (entry.letters for entry in sorted(whole, key=lambda item: (item.range, item.letters)))
@@ -209,7 +225,7 @@ def choose(entries: Iterable[Entry], selection: Selection, rereads: Collection[R
 
 
 def first_of(letters: Iterable[Letters], number: int | None) -> Iterator[Letters]:
-    """The first so many letters; all of them for None."""
+    """Yield runs with the first ``number`` dead letters; all of them if it is None."""
     for item in letters:
         if number is None:
             yield item
@@ -220,9 +236,10 @@ def first_of(letters: Iterable[Letters], number: int | None) -> Iterator[Letters
 
 
 def runs_of(letters: Letters, numbers: Iterable[int]) -> list[Letters]:
-    """Those of the letters that are numbered so, as the fewest runs.
+    """Return the dead letters with the given numbers as the fewest runs.
 
-    :param numbers: growing, each one of :attr:`Letters.first` to :attr:`Letters.end`
+    :param letters: the run that contains all of them
+    :param numbers: ascending numbers, each at least :attr:`Letters.first` and less than :attr:`Letters.end`
     """
     runs: list[Letters] = []
     for number in numbers:
@@ -236,10 +253,13 @@ def runs_of(letters: Letters, numbers: Iterable[int]) -> list[Letters]:
 def move(
     entries: Iterable[Entry], wanted: Iterable[Letters], states: Collection[LetterState], **changes: Any
 ) -> tuple[list[Letters], list[tuple[Entry, list[Entry]]]]:
-    """Give wanted letters another state, as far as they are in one of these now.
+    """Change index entries of some dead letters, and split entries of which only a part changes.
 
-    :param changes: fields of the entries that are to be others
-    :returns: the letters that moved, and each entry that changes with what takes its place
+    :param entries: the index
+    :param wanted: the dead letters to change
+    :param states: only entries that are in one of these states change
+    :param changes: new values of :class:`Entry` fields
+    :return: the dead letters that changed, and each changed entry with the entries that replace it
     """
     places: dict[tuple[AttemptKey, str], list[Letters]] = {}
     for letters in wanted:
@@ -266,9 +286,10 @@ def move(
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Letters with their place in a replay.
+    """A run of dead letters and its position in a replay.
 
-    :param start: position of the first
+    :param letters: the run
+    :param start: position of its first dead letter in the replay
     """
 
     letters: Letters
@@ -277,9 +298,10 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a side partition of dead letters reads: its positions number these letters from 0.
+    """The content of a side partition that replays dead letters; its positions number the dead letters from 0.
 
-    :param newest_first: begin with the newest, so that of several records of one key the newest comes first
+    :param letters: runs of dead letters in the order of the replay
+    :param newest_first: whether the newest comes first, so that of several records with one key it is sent first
     """
 
     letters: tuple[Letters, ...]
@@ -295,16 +317,20 @@ class Replay:
 
     @classmethod
     def of(cls, letters: Sequence[Letters], *, newest_first: bool) -> Replay:
-        """A replay of letters that are given oldest first."""
+        """Create a replay.
+
+        :param letters: runs of dead letters, oldest first
+        :param newest_first: whether to replay them in the reverse order
+        """
         return cls(tuple(reversed(letters)) if newest_first else tuple(letters), newest_first)
 
     @property
     def records(self) -> int:
-        """How many there are."""
+        """Number of dead letters."""
         return self.ends[-1] if self.ends else 0
 
     def within(self, span: Range) -> Iterator[Placed]:
-        """The letters at some positions, in order."""
+        """Yield the dead letters in a range of the replay's positions, in order."""
         start = 0
         for letters, end in zip(self.letters, self.ends, strict=True):
             low, high = max(start, span.start), min(end, span.end)
@@ -314,21 +340,21 @@ class Replay:
             start = end
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {"letters": [letters.to_json() for letters in self.letters], "newest_first": self.newest_first}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Replay:
-        """The replay that :meth:`to_json` wrote."""
+        """Restore a replay from the output of :meth:`to_json`."""
         return cls(tuple(Letters.from_json(item) for item in data["letters"]), data["newest_first"])
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Replays that a sink has receipts of and a ledger knows nothing of: it was lost, or restored from a backup.
+    """Replays that have receipts in the sink but are missing in the ledger, which was lost or restored from a backup.
 
     :param replays: by side partition
-    :param types: of each attempt whose letters they send, all its letters by error type
+    :param types: number of dead letters by error type, for each attempt whose dead letters are replayed
     """
 
     replays: Mapping[str, Replay] = field(default_factory=dict)

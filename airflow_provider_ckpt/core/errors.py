@@ -1,7 +1,7 @@
-"""The vocabulary of errors: a stable type, whether trying again can help, and the one action that follows.
+"""Errors: their stable types, whether a retry can help, and the default action for each.
 
-Type names are StreamForge's where it has one. ``ErrorInfo`` is an error as data, as it travels in outcomes, receipts
-and the ledger; ``CkptError`` is the exception that carries one, with the pipeline, batch and position it speaks of.
+The type names are StreamForge's where it has one. ``ErrorInfo`` is an error as data, as it is stored in outcomes and in
+the ledger. ``CkptError`` is the base of all exceptions and adds the pipeline, batch and position that are affected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Action(StrEnum):
-    """What the delivery policy does about an error."""
+    """Reaction of the delivery policy to an error."""
 
     RETRY = "retry"
     DEAD_LETTER = "dead_letter"
@@ -22,7 +22,7 @@ class Action(StrEnum):
 
 
 class ErrorType(StrEnum):
-    """Every error type, by its stable name."""
+    """All error types; the values are stable names."""
 
     KAFKA = "Kafka"
     KAFKA_PRODUCER = "KafkaProducer"
@@ -85,12 +85,12 @@ _RETRIED_WHEN_RECOVERABLE = frozenset(
 class ErrorInfo:
     """An error as data.
 
-    :param type: its stable type
-    :param message: what went wrong, for a person; carries no secret
-    :param recoverable: whether the driver or connector says that trying again can help
-    :param sqlstate: the five-character SQLSTATE where a database gave one
-    :param whole: whether the sink or source as a whole failed (unreachable, refused, full), not this batch
-    :param trace: where it happened, in the words of whatever raised it, where that is known and somebody asked
+    :param type: the error type
+    :param message: what went wrong; contains no secret
+    :param recoverable: whether the driver or connector says that a retry can help
+    :param sqlstate: the five-character SQLSTATE, if a database reported one
+    :param whole: whether the sink or source as a whole failed (unreachable, refused, full), not only this batch
+    :param trace: the stack trace, if it is known and ``include_stack_trace`` is set
     """
 
     type: ErrorType
@@ -101,7 +101,7 @@ class ErrorInfo:
     trace: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {
             "type": self.type.value,
             "message": self.message,
@@ -113,7 +113,7 @@ class ErrorInfo:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ErrorInfo:
-        """The error that :meth:`to_json` wrote."""
+        """Restore an error from the output of :meth:`to_json`."""
         return cls(
             ErrorType(data["type"]),
             data["message"],
@@ -125,7 +125,10 @@ class ErrorInfo:
 
 
 def default_action(error: ErrorInfo) -> Action:
-    """What follows from an error when the pipeline says nothing else (semantics, section 7); an unnamed error halts."""
+    """Return the action for an error that the pipeline's ``error_policy`` does not override (semantics, section 7).
+
+    An error that no rule names halts the run, so that nothing is dropped.
+    """
     if error.type in _ALWAYS_RETRIED or (error.type in _RETRIED_WHEN_RECOVERABLE and error.recoverable):
         return Action.RETRY
     if error.type in _DEAD_LETTERED:
@@ -136,13 +139,16 @@ def default_action(error: ErrorInfo) -> Action:
 
 
 class CkptError(Exception):
-    """Base of all errors that a user may see; says what, where and what to do next.
+    """Base of all errors that a user may see; its text says what went wrong, where, and what to do next.
 
     :param message: what went wrong
-    :param pipeline: the pipeline's name, where known
-    :param batch: the batch, as ``partition#seq``, where known
-    :param position: the source position, where known
+    :param pipeline: the pipeline's name, if known
+    :param batch: the batch, as ``partition#seq``, if known
+    :param position: the source position, if known
     :param hint: what to do next
+    :param sqlstate: the SQLSTATE, if a database reported one
+    :param recoverable: whether a retry can help; by default as the class says
+    :param whole: whether the sink or source as a whole failed, not only this batch
     """
 
     type: ErrorType = ErrorType.GENERIC
@@ -185,20 +191,20 @@ class CkptError(Exception):
         return ErrorInfo(self.type, self._advice(), self.recoverable, self.sqlstate, self.whole)
 
     def _advice(self) -> str:
-        """What went wrong, as a sentence, and what to do next."""
+        """Return the message as a sentence, followed by the hint."""
         if not self.hint:
             return self.message
         return f"{self.message}{'' if self.message.endswith(('.', '!', '?')) else '.'} {self.hint}"
 
 
 class ConfigError(CkptError):
-    """The pipeline's declaration cannot work; nothing was sent."""
+    """The pipeline's declaration, or an argument of a command, is invalid; nothing was sent."""
 
     type = ErrorType.CONFIG
 
 
 class MissingConnectionError(ConfigError):
-    """A connection is not defined, or its secrets backend did not answer, which Airflow does not tell apart."""
+    """A connection is not defined, or its secrets backend did not answer; Airflow reports both alike."""
 
     type = ErrorType.CONFIG_MISSING
     recoverable = True
@@ -211,29 +217,29 @@ class DslParseError(ConfigError):
 
 
 class InvalidFilterError(ConfigError):
-    """``transform.where`` cannot be used: an unknown column, a wrong type, another record than its own."""
+    """``transform.where`` is invalid: an unknown column, a wrong type, or a reference to other records."""
 
     type = ErrorType.INVALID_FILTER
 
 
 class InvalidTransformError(ConfigError):
-    """``transform.select`` or the schema cannot be used."""
+    """``transform.select`` or ``transform.schema`` is invalid."""
 
     type = ErrorType.INVALID_TRANSFORM
 
 
 class SinkChangedError(ConfigError):
-    """The sink is not as this ledger left it: it lost commits, was made anew, or is another one. Nothing was sent."""
+    """The sink is not as this ledger left it: it lost commits, was recreated, or is another one. Nothing was sent."""
 
 
 class SourceError(CkptError):
-    """The source refused, changed identity, or cannot be read."""
+    """The source cannot be read, refused a request, or is not the one that was read before."""
 
     type = ErrorType.SOURCE
 
 
 class SinkError(CkptError):
-    """The sink refused or cannot be reached; ``sqlstate`` where a database said why."""
+    """The sink cannot be reached or refused a request; ``sqlstate`` is set if a database reported it."""
 
     type = ErrorType.SINK
 
@@ -243,73 +249,73 @@ class ReceiptsUnreadableError(SinkError):
 
 
 class KafkaConsumerError(SourceError):
-    """Kafka's client or a broker said no while a topic was read or planned."""
+    """The Kafka client or a broker reported an error while a topic was planned or read."""
 
     type = ErrorType.KAFKA_CONSUMER
 
 
 class KafkaProducerError(SinkError):
-    """Kafka's client or a broker said no while a topic was written."""
+    """The Kafka client or a broker reported an error while a topic was written."""
 
     type = ErrorType.KAFKA_PRODUCER
 
 
 class IoError(CkptError):
-    """A file system said no: full, unreadable, gone."""
+    """A file operation failed: the file system is full, or a file is unreadable or missing."""
 
     type = ErrorType.IO
     recoverable = True
 
 
 class DeadLetterQueueError(CkptError):
-    """A dead letter could not be written; the run halts and the checkpoint stays, so nothing is lost."""
+    """A dead letter could not be written. The run halts and the checkpoint does not move, so nothing is lost."""
 
     type = ErrorType.DEAD_LETTER_QUEUE
 
 
 class StaleEpochError(CkptError):
-    """A newer run holds the lease; this one must write nothing more."""
+    """A newer run holds the lease; this run must not write any more."""
 
     type = ErrorType.STALE_EPOCH
 
 
 class FencedError(CkptError):
-    """The sink holds a newer epoch's fence; this transaction was refused."""
+    """The sink was fenced by a newer epoch and refused this run's transaction."""
 
     type = ErrorType.FENCED
 
 
 class DeadlineError(CkptError):
-    """A wave ran on after the run's time budget and was cancelled; its batches are planned again."""
+    """A wave exceeded the run's time budget and was cancelled; its batches are planned again."""
 
     type = ErrorType.DEADLINE
 
 
 class LeaseBusyError(CkptError):
-    """Another run holds the pipeline's lease and it has not expired."""
+    """Another run holds the pipeline's lease, and the lease has not expired."""
 
     type = ErrorType.STALE_EPOCH
 
 
 class LedgerUnavailableError(CkptError):
-    """The ledger cannot be opened, is at the wrong revision, or did not answer."""
+    """The ledger cannot be opened, has the wrong schema revision, or did not answer."""
 
     type = ErrorType.LEDGER_UNAVAILABLE
 
 
 class OffsetCommitError(LedgerUnavailableError):
-    """A settlement could not be stored in time, as often as it was tried; the checkpoint stays, and nothing is lost."""
+    """A settlement could not be stored in time in any attempt. The checkpoint does not move, and nothing is lost."""
 
     type = ErrorType.OFFSET_COMMIT
 
 
 class LedgerStateError(CkptError):
-    """A transition that the batch's state does not allow: a defect in the caller, refused before it does harm."""
+    """The state of a batch, partition or pipeline does not allow a transition; nothing was changed."""
 
     type = ErrorType.PROCESSING
 
 
 class EngineError(CkptError):
-    """Spark could not be started, or was lost; what it had in hand is unknown until receipts are read."""
+    """Spark could not be started, or was lost; the results of its batches are unknown until receipts are read."""
 
     type = ErrorType.PROCESSING

@@ -1,7 +1,7 @@
-"""The named invariants, as checks of one partition's state and of one step between two states.
+"""Check the named invariants on the state of a partition, and on one step between two states.
 
-``airflow ckpt audit``, the exhaustive search and the property tests all use these; the names are those of semantics,
-section 2, and of the TLA+ spec. A check returns what it found wrong, so that nothing here stops at the first.
+``airflow ckpt audit``, the exhaustive search and the property tests use these checks. The names are those of semantics,
+section 2, and of the TLA+ specification. A check yields all violations instead of raising at the first one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from airflow_provider_ckpt.core.tickets import Phase
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant that does not hold.
+    """A violated invariant.
 
-    :param name: the invariant's
-    :param partition: where
-    :param message: what was found, for a person
-    :param position: the source position, where one can be named
+    :param name: the invariant
+    :param partition: the partition's id
+    :param message: what was found
+    :param position: the source position, if one is affected
     """
 
     name: str
@@ -39,10 +39,11 @@ StepCheck = Callable[[PartitionView, PartitionView], Found]
 
 
 def state_violations(partition: PartitionView, passed: Iterable[RangeReceipt], *, epoch: int) -> list[Violation]:
-    """Every state invariant that does not hold.
+    """Return the violations of all invariants of a state.
 
+    :param partition: the partition
     :param passed: the range receipts of the partition's generation
-    :param epoch: the newest that was granted
+    :param epoch: the newest epoch that was granted
     """
     receipts = sorted(passed, key=lambda receipt: receipt.range)
     found = [(name, check(partition, receipts)) for name, check in STATE_CHECKS.items()]
@@ -51,11 +52,11 @@ def state_violations(partition: PartitionView, passed: Iterable[RangeReceipt], *
 
 
 def step_violations(before: PartitionView, after: PartitionView) -> list[Violation]:
-    """Every invariant of a step that does not hold between two states of one partition."""
+    """Return the violations of all invariants of a step between two states of one partition."""
     return [Violation(name, after.id, *what) for name, check in STEP_CHECKS.items() for what in check(before, after)]
 
 
-# Of a state
+# Invariants of a state
 
 
 def _terminalized_prefix(p: PartitionView, passed: list[RangeReceipt]) -> Found:
@@ -68,7 +69,7 @@ def _ordering(p: PartitionView, _: list[RangeReceipt]) -> Found:
     for batch in p.batches.values():
         if batch.begun and batch.state in BLOCKING and batch.range.end <= p.committed:
             yield (
-                f"{batch.key} was begun, is {batch.state.value}, and lies below committed {p.committed}",
+                f"{batch.key} was started, is {batch.state.value}, and lies below committed {p.committed}",
                 batch.range.start,
             )
 
@@ -118,7 +119,7 @@ def _tiles(p: PartitionView, passed: list[RangeReceipt]) -> Found:
         if batch.range.end > p.planned_end:
             yield f"{batch.key} {batch.range} reaches beyond what is planned, {p.planned_end}", p.planned_end
         if batch.key.seq >= p.next_seq:
-            yield f"{batch.key} has a number that was never given out; {p.next_seq} is next", batch.range.start
+            yield f"{batch.key} has a number that was never assigned; {p.next_seq} is next", batch.range.start
 
 
 def _receipt_matches(p: PartitionView, _: list[RangeReceipt]) -> Found:
@@ -144,7 +145,7 @@ def _one_verdict(p: PartitionView, _: list[RangeReceipt]) -> Found:
         if told is None and batch.state in (BatchState.DELIVERED, BatchState.REJECTED):
             yield f"{batch.key} is {batch.state.value} without a receipt", batch.range.start
         if told is None and batch.state is BatchState.SKIPPED and batch.begun:
-            yield f"{batch.key} was begun and is skipped without a receipt", batch.range.start
+            yield f"{batch.key} was started and is skipped without a receipt", batch.range.start
 
 
 def _not_both(p: PartitionView, _: list[RangeReceipt]) -> Found:
@@ -165,7 +166,7 @@ def _nothing_stranded(p: PartitionView, _: list[RangeReceipt]) -> Found:
         return
     if p.committed < p.planned_end:
         yield (
-            f"nothing is waiting, yet committed {p.committed} stays before the plan's end {p.planned_end}",
+            f"no batch is unresolved, but committed {p.committed} is before the plan's end {p.planned_end}",
             p.committed,
         )
 
@@ -174,7 +175,7 @@ def _stale_epoch(p: PartitionView, epoch: int) -> Found:
     for batch in p.batches.values():
         claimed = batch.epoch if batch.receipt is None else batch.receipt.epoch
         if claimed is not None and claimed > epoch:
-            yield f"{batch.key} speaks of epoch {claimed}, and {epoch} is the newest ever granted", batch.range.start
+            yield f"{batch.key} names epoch {claimed}, and {epoch} is the newest ever granted", batch.range.start
 
 
 STATE_CHECKS: Mapping[str, StateCheck] = {
@@ -193,13 +194,13 @@ STATE_CHECKS: Mapping[str, StateCheck] = {
     "DrainCompleteness": _drain_complete,
     "QuiescenceHasNoSilentStrandedWork": _nothing_stranded,
 }
-"""By name; each looks at one state."""
+"""Checks of one state, by the invariant's name."""
 
 STALE_EPOCH = "NoCommitByStaleEpoch"
-"""The one that needs the lease as well."""
+"""Name of the state invariant that needs the newest granted epoch as well."""
 
 
-# Of a step
+# Invariants of a step
 
 
 def _monotonic(before: PartitionView, after: PartitionView) -> Found:
@@ -210,7 +211,7 @@ def _monotonic(before: PartitionView, after: PartitionView) -> Found:
 def _no_double_complete(before: PartitionView, after: PartitionView) -> Found:
     for seq, batch in _common(before, after):
         now = after.batches[seq]
-        # Sent at most once, or skipped in the ledger: the sink knows better.
+        # A batch that was sent at most once, or skipped in the ledger alone, may still get a receipt from the sink.
         told = batch.receipt is None and now.receipt is not None
         if batch.state in RESOLVED and now.state is not batch.state and not told:
             yield f"{batch.key} was {batch.state.value} and became {now.state.value}", batch.range.start
@@ -227,8 +228,8 @@ def _no_new_sending(before: PartitionView, after: PartitionView) -> Found:
     if before.phase is after.phase is not Phase.RUNNING:
         for seq, batch in _common(before, after):
             now = after.batches[seq]
-            if now.attempts > batch.attempts and now.receipt is None:  # with one, it was imported
-                yield f"{batch.key} was begun while {after.phase.value}", batch.range.start
+            if now.attempts > batch.attempts and now.receipt is None:  # an imported receipt may set attempts
+                yield f"{batch.key} was started while {after.phase.value}", batch.range.start
 
 
 def _force_stop_abandons(before: PartitionView, after: PartitionView) -> Found:
@@ -240,14 +241,17 @@ def _force_stop_abandons(before: PartitionView, after: PartitionView) -> Found:
 def _failure_keeps_checkpoint(before: PartitionView, after: PartitionView) -> Found:
     ended = [seq for seq in before.in_flight if seq in after.batches and after.batches[seq].state in BLOCKING]
     if ended and after.committed != before.committed and not _resolved_by(before, after):
-        yield f"no verdict came in, and committed went from {before.committed} to {after.committed}", after.committed
+        yield f"no verdict arrived, but committed moved from {before.committed} to {after.committed}", after.committed
 
 
 def _watermark_kept(before: PartitionView, after: PartitionView) -> Found:
     for seq, batch in _common(before, after):
         now = after.batches[seq]
         if batch.cancelled and not now.cancelled and now.state in BLOCKING and now.attempts == batch.attempts:
-            yield f"{batch.key} was cancelled, waits unbegun, and is no longer counted as cancelled", batch.range.start
+            yield (
+                f"{batch.key} was cancelled, not started again, and is no longer marked as cancelled",
+                batch.range.start,
+            )
 
 
 def _order_kept(before: PartitionView, after: PartitionView) -> Found:
@@ -269,7 +273,7 @@ STEP_CHECKS: Mapping[str, StepCheck] = {
     "CancellationWatermarkBlocks": _watermark_kept,
     "PartitionOrderKept": _order_kept,
 }
-"""By name; each compares the states before and after one step."""
+"""Checks of the states before and after one step, by the invariant's name."""
 
 
 def _resolved(p: PartitionView) -> list[Range]:
@@ -277,7 +281,10 @@ def _resolved(p: PartitionView) -> list[Range]:
 
 
 def _both_resolved(p: PartitionView, one: Range, other: Range) -> bool:
-    """Receipts that were imported may overlap: the sink holds both, and the checkpoint counts their union."""
+    """Return whether two overlapping ranges are both resolved.
+
+    Imported receipts may overlap: the sink holds both, and the checkpoint advances over their union.
+    """
     blocking = {batch.range for batch in p.batches.values() if batch.state in BLOCKING}
     return one not in blocking and other not in blocking
 
@@ -288,7 +295,7 @@ def _common(before: PartitionView, after: PartitionView) -> Iterator[tuple[int, 
 
 
 def _resolved_by(before: PartitionView, after: PartitionView) -> bool:
-    """Whether the step brought a verdict, or lifted a cancellation."""
+    """Return whether the step resolved or superseded a batch, or changed the cancellation watermark."""
     known = before.pending_acks
     fresh = [seq for seq in after.pending_acks if seq not in known]
     gone = [seq for seq, batch in before.batches.items() if seq not in after.batches and batch.state not in RESOLVED]

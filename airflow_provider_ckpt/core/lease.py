@@ -1,6 +1,7 @@
-"""Who may run a pipeline: the lease and its epoch, as pure decisions (semantics, section 4).
+"""The lease of a pipeline: decide who gets it, under which epoch, and whether it is still valid (semantics, section 4).
 
-Time decides only who may take over, never what is true; the ledger calls these under the lock of the lease row.
+Pure functions; the ledger calls them while it locks the lease row. Time decides only who may take the lease over; the
+epoch decides who may write.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from airflow_provider_ckpt.core.errors import LeaseBusyError, StaleEpochError
 class LeaseState:
     """The lease of one pipeline.
 
-    :param owner: None while nobody holds it
-    :param epoch: the newest epoch granted; it only grows
-    :param ttl: not renewed for this long, it may be taken over
+    :param owner: the owner; None while the lease is free
+    :param epoch: the newest epoch that was granted; it never decreases
+    :param ttl: the lease may be taken over if it is not renewed for this long
+    :param expires_at: when it may be taken over, UTC
     """
 
     owner: str | None
@@ -29,7 +31,7 @@ class LeaseState:
 
 
 class Why(StrEnum):
-    """Why a lease could be taken."""
+    """Reason why a lease could be granted."""
 
     FREE = "free"
     OWN = "own"
@@ -39,11 +41,11 @@ class Why(StrEnum):
 
 
 TAKEOVERS = frozenset({Why.EXPIRED, Why.DEAD, Why.FORCED})
-"""Reasons that take the lease from somebody else."""
+"""Reasons for which the lease is taken from another owner."""
 
 
 def nobody_is_dead(_owner: str) -> bool:
-    """Knows of no owner's death; only time frees a lease."""
+    """Return False: without knowledge of dead owners, a lease of another owner is free only after it has expired."""
     return False
 
 
@@ -57,11 +59,16 @@ def grant(
     is_dead: Callable[[str], bool] = nobody_is_dead,
     force: bool = False,
 ) -> tuple[LeaseState, Why]:
-    """Give the lease to an owner under a new epoch, if it is free, expired, its own, or a dead owner's.
+    """Grant the lease to an owner under a new epoch, if it is free, expired, its own, or a dead owner's.
 
-    :param at_least: the new epoch is greater than this too: the sink's fence
-    :param is_dead: knows whether an owner is certainly gone
-    :param force: a person takes it from whoever holds it
+    :param held: the lease as it is
+    :param owner: who requests it
+    :param now: the current time, UTC
+    :param ttl: how long the lease is valid without a renewal
+    :param at_least: lower bound of the epoch, exclusive: the epoch of the sink's fence
+    :param is_dead: function that returns whether an owner's process has certainly ended
+    :param force: whether to take the lease from whoever holds it
+    :return: the new lease, and the reason why it could be granted
     :raises LeaseBusyError: if another owner holds it
     """
     why = _why(held, owner, now, is_dead) or (Why.FORCED if force else None)
@@ -84,16 +91,18 @@ def _why(held: LeaseState, owner: str, now: datetime, is_dead: Callable[[str], b
 
 
 def check(held: LeaseState | None, epoch: int, owner: str) -> LeaseState:
-    """Make sure that an epoch is the newest, and still its owner's.
+    """Return the lease if an owner still holds it under an epoch, else raise an error.
 
-    :param held: None where the ledger has no lease of this pipeline
-    :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or it was released
+    :param held: the lease as it is; None if the ledger has no lease of this pipeline
+    :param epoch: the owner's epoch
+    :param owner: the owner
+    :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or the lease was released
     """
     if held is None or held.epoch < epoch:
         known = "none" if held is None else str(held.epoch)
         raise StaleEpochError(
             f"this run holds epoch {epoch}, but the ledger has granted {known} only: it was replaced or restored.",
-            hint="Start the run again: it acquires the lease anew and reconciles with the sink.",
+            hint="Start the run again: it acquires the lease again and reconciles with the sink.",
         )
     if held.epoch == epoch and held.owner == owner:
         return held
@@ -102,14 +111,18 @@ def check(held: LeaseState | None, epoch: int, owner: str) -> LeaseState:
         who = f"it was released (epoch {held.epoch})" if held.owner is None else f"that epoch is {held.owner}'s"
     raise StaleEpochError(
         f"this run holds epoch {epoch}, but {who}; nothing of this run is stored any more.",
-        hint="Let the newer run go on, or start this one again: it goes on from the checkpoint.",
+        hint="Let the newer run continue, or start this one again: it continues from the checkpoint.",
     )
 
 
 def renew(held: LeaseState | None, epoch: int, owner: str, *, now: datetime) -> LeaseState:
-    """Carry the lease on for another ``ttl``, even past its expiry, as long as nobody took it.
+    """Extend the lease by another ``ttl``, even after its expiry, unless it was taken over.
 
-    :raises StaleEpochError: see :func:`check`
+    :param held: the lease as it is; None if the ledger has no lease of this pipeline
+    :param epoch: the owner's epoch
+    :param owner: the owner
+    :param now: the current time, UTC
+    :raises StaleEpochError: as :func:`check`
     """
     known = check(held, epoch, owner)
     return replace(known, expires_at=now + known.ttl)

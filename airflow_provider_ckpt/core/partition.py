@@ -1,7 +1,7 @@
-"""The state machine of one source partition: every transition of a batch, and how far the checkpoint may move.
+"""The state machine of one partition: all transitions of its batches, and the movement of its checkpoint.
 
-Each returns the events that it caused; none does I/O, reads a clock or draws a random number. The table of transitions
-is in semantics, section 1.
+Every transition returns the events that it caused. None does I/O, reads a clock or draws a random number. The table of
+transitions is in semantics, section 1.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket
 
 
 class Partition(PartitionView):
-    """One source partition in one generation, and what may be done with its batches.
+    """One partition in one generation, with the transitions of its batches.
 
-    The transitions that may move the checkpoint take ``advance=False`` from a caller who has many to make and calls
-    :meth:`advance` once.
+    Transitions that may move the checkpoint accept ``advance=False``: a caller that makes many of them calls
+    :meth:`advance` once at the end.
     """
 
     def plan(self, span: Range, *, records: int | None = None) -> list[Event]:
-        """Add a batch: at ``planned_end``, or inside a gap.
+        """Plan a new batch, at ``planned_end`` or inside a gap.
 
         :param span: the batch's range
-        :param records: how many records it is thought to hold
-        :raises LedgerStateError: while draining or stopped, or if the range would leave a gap or overlap
+        :param records: counted or estimated number of records, if known
+        :raises LedgerStateError: while draining or stopped, or if the range would leave a gap or overlap another batch
         """
         if self.phase is not Phase.RUNNING:
             raise LedgerStateError(f"nothing is planned while {self.phase.value}", batch=self._name(self.next_seq))
@@ -71,20 +71,24 @@ class Partition(PartitionView):
         at_most_once: bool = False,
         advance: bool = True,
     ) -> tuple[InFlightTicket, list[Event]]:
-        """Open an attempt; at most once, this alone resolves the batch.
+        """Start a batch by opening its next attempt.
 
-        Beginning a cancelled batch again lifts its watermark, which may free what was resolved beyond it.
+        Starting a cancelled batch again removes its cancellation watermark, so the checkpoint may move.
 
+        :param ticket: ticket of the planned batch
         :param epoch: the lease's epoch
-        :param now: UTC, compared with the batch's ``not_before``
+        :param now: the current time, UTC, which is compared with the batch's ``not_before``
+        :param at_most_once: whether the batch is resolved as ``sent`` at once, without a receipt
+        :param advance: whether to move the checkpoint
+        :return: ticket of the open attempt, and the events
         :raises LedgerStateError: while draining or stopped, before ``not_before``, or if the batch is not planned
         """
         batch = self._expect(ticket.key.seq, BatchState.PLANNED)
         if self.phase is not Phase.RUNNING:
-            raise LedgerStateError(f"nothing is begun while {self.phase.value}", batch=self._name(batch.key.seq))
+            raise LedgerStateError(f"nothing is started while {self.phase.value}", batch=self._name(batch.key.seq))
         if batch.not_before is not None and now < batch.not_before:
             raise LedgerStateError(
-                f"not to be begun before {batch.not_before.isoformat()}", batch=self._name(batch.key.seq)
+                f"not to be started before {batch.not_before.isoformat()}", batch=self._name(batch.key.seq)
             )
         state = BatchState.SENT if at_most_once else BatchState.IN_FLIGHT
         self.batches[batch.key.seq] = replace(
@@ -96,11 +100,14 @@ class Partition(PartitionView):
         return InFlightTicket(batch.key, batch.attempts + 1, epoch), events
 
     def ack(self, receipt: Receipt, *, advance: bool = True) -> list[Event]:
-        """Resolve the batch that a receipt speaks of, and move the checkpoint if that frees it.
+        """Resolve a batch by its receipt.
 
-        A second receipt, or one of a batch that was never begun or is unknown, changes nothing and says so.
+        A second receipt of the batch changes nothing and is recorded by an event, as is a receipt of a batch that is
+        unknown or was never started.
 
-        :raises LedgerStateError: if the receipt's range is not the batch's (then it must be imported)
+        :param receipt: the sink's receipt
+        :param advance: whether to move the checkpoint
+        :raises LedgerStateError: if the receipt's range differs from the batch's; such a receipt must be imported
         """
         seq = receipt.key.seq
         batch = self.batches.get(seq)
@@ -134,11 +141,13 @@ class Partition(PartitionView):
         next_round: bool = False,
         counts: bool = True,
     ) -> tuple[PlannedTicket, list[Event]]:
-        """End the attempt without a verdict: what became of it is unknown, so the batch waits for another.
+        """End an attempt without a verdict: its result is unknown, so the batch is planned again.
 
-        :param not_before: earliest begin of the next attempt
+        :param ticket: ticket of the open attempt
+        :param error: the error that the lane reported
+        :param not_before: earliest start of the next attempt, UTC
         :param next_round: whether this round's attempts are used up
-        :param counts: whether the failure counts against ``max_attempts`` (an outage of the whole sink does not)
+        :param counts: whether the failure counts against ``max_attempts``; an outage of the whole sink does not
         :raises LedgerStateError: if the attempt is not the open one
         """
         batch = self._open(ticket)
@@ -156,25 +165,25 @@ class Partition(PartitionView):
         return PlannedTicket(batch.key), [event]
 
     def not_attempted(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
-        """End an attempt that its lane never started; nothing counts against the batch."""
+        """End an attempt that its lane never executed; not counted against ``max_attempts``."""
         return self._back(ticket, "not_attempted")
 
     def abandon(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
-        """End an attempt that a crash or a forced stop cut off; never counted against ``max_attempts``."""
+        """End an attempt that a crash or a forced stop interrupted; not counted against ``max_attempts``."""
         return self._back(ticket, "abandoned")
 
     def fence(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
-        """End an attempt of an older epoch at takeover; never counted against ``max_attempts``."""
+        """End an attempt of an older epoch after a takeover; not counted against ``max_attempts``."""
         return self._back(ticket, "fenced")
 
     def cancel(self, ticket: InFlightTicket) -> tuple[PlannedTicket, list[Event]]:
-        """End an attempt that a person cancelled; the batch counts for the cancellation watermark."""
+        """End an attempt that a user cancelled; the batch then sets the cancellation watermark."""
         back, events = self._back(ticket, "cancelled")
         self.batches[back.key.seq] = replace(self.batches[back.key.seq], cancelled=True)
         return back, events
 
     def died_alone(self, ticket: InFlightTicket, *, limit: int) -> list[Event]:
-        """End an attempt whose executor died while the batch ran alone; at ``limit`` deaths the batch is held."""
+        """End an attempt whose executor died while the batch ran alone; hold the batch after ``limit`` such deaths."""
         back, events = self._back(ticket, "died_alone")
         seq = back.key.seq
         self.batches[seq] = replace(self.batches[seq], deaths=self.batches[seq].deaths + 1, alone=True)
@@ -183,32 +192,36 @@ class Partition(PartitionView):
         return events
 
     def run_alone(self, ticket: PlannedTicket) -> list[Event]:
-        """Have the next attempt run alone, since a crash took its lane and this batch may have caused it."""
+        """Make the next attempt run alone in its wave, because the batch may have caused the crash of its lane."""
         batch = self._expect(ticket.key.seq, BatchState.PLANNED)
         self.batches[batch.key.seq] = replace(batch, alone=True)
         return [self._event("run_alone", batch.key.seq)]
 
     def instruct(self, ticket: PlannedTicket | InFlightTicket, instruction: Instruction, *, reason: str) -> list[Event]:
-        """Have the next attempt claim another verdict: policy or a person gives the batch up.
+        """Make the next attempt claim another verdict, because the policy or a user gives the batch up.
 
-        An attempt that is open goes on, and if it gets its verdict first, that one stands. Claiming the other verdict
-        has attempts of its own.
+        An open attempt continues, and if it gets a receipt first, that one is valid. Failures are counted from 0 again
+        for the attempts that claim the new verdict.
+
+        :param ticket: ticket of the batch
+        :param instruction: the instruction for the next attempt
+        :param reason: the reason, stored in the event
         """
         batch = self._ticketed(ticket)
         self.batches[batch.key.seq] = replace(batch, instruction=instruction, failures=0, round=1, not_before=None)
         return [self._event("instructed", batch.key.seq, instruction=instruction.value, reason=reason)]
 
     def hold(self, ticket: PlannedTicket | InFlightTicket, *, reason: str) -> tuple[HeldTicket, list[Event]]:
-        """Put a batch aside for a person; it goes on blocking the checkpoint.
+        """Hold a batch until a user decides about it; it continues to block the checkpoint.
 
-        An open attempt is given up, not undone: if its receipt turns up, that resolves the batch all the same.
+        An open attempt is closed but not undone: a receipt of it that arrives later still resolves the batch.
         """
         batch = self._ticketed(ticket)
         self.batches[batch.key.seq] = replace(batch, state=BatchState.HELD, epoch=None, not_before=None)
         return HeldTicket(batch.key), [self._event("held", batch.key.seq, reason=reason)]
 
     def release(self, ticket: HeldTicket) -> tuple[PlannedTicket, list[Event]]:
-        """Give a held batch its attempts back."""
+        """Plan a held batch again, with all of its attempts."""
         batch = self._expect(ticket.key.seq, BatchState.HELD)
         self.batches[batch.key.seq] = replace(
             batch, state=BatchState.PLANNED, failures=0, round=1, deaths=0, alone=False, not_before=None
@@ -216,19 +229,19 @@ class Partition(PartitionView):
         return PlannedTicket(batch.key), [self._event("released", batch.key.seq)]
 
     def skip(self, ticket: PlannedTicket, *, reason: str) -> list[Event]:
-        """Let a batch go that was never begun; one that was begun must claim ``void`` in the sink instead.
+        """Skip a batch in the ledger alone. A batch that was started must claim ``void`` in the sink instead.
 
-        :raises LedgerStateError: if the batch was ever begun
+        :raises LedgerStateError: if the batch was ever started
         """
         batch = self._expect(ticket.key.seq, BatchState.PLANNED)
         if batch.begun:
-            raise LedgerStateError("it was begun, so only a receipt ends it", batch=self._name(batch.key.seq))
+            raise LedgerStateError("it was started, so only a receipt ends it", batch=self._name(batch.key.seq))
         self.batches[batch.key.seq] = replace(batch, state=BatchState.SKIPPED, cancelled=False)
         span = [batch.range.start, batch.range.end]
         return [self._event("skipped", batch.key.seq, reason=reason, range=span), *self.advance()]
 
     def supersede(self, seq: int) -> list[Event]:
-        """Take an unresolved batch out of its generation: a rewind, or a receipt with another range, has its place.
+        """Mark an unresolved batch as superseded, because a rewind or an imported receipt replaces it.
 
         :raises LedgerStateError: if the batch is resolved or unknown
         """
@@ -239,10 +252,13 @@ class Partition(PartitionView):
         return [self._event("superseded", seq)]
 
     def import_receipts(self, receipts: Iterable[Receipt], *, advance: bool = True) -> list[Event]:
-        """Take over receipts that this ledger does not know, or knows with another range (semantics, section 4.3).
+        """Import receipts that this ledger does not know, or knows with another range (semantics, section 4.3).
 
-        ``next_seq`` moves past them; our own unresolved batches that they touch are superseded, and what of their
-        ranges they leave uncovered shows up in :meth:`gaps`.
+        ``next_seq`` moves past them. Unresolved batches that they overlap are superseded; the parts of those batches'
+        ranges that no receipt covers are then returned by :meth:`gaps`.
+
+        :param receipts: receipts of this partition and generation
+        :param advance: whether to move the checkpoint
         """
         events: list[Event] = []
         unresolved = Spans(self.blocking.values())
@@ -265,7 +281,7 @@ class Partition(PartitionView):
         return events + (self.advance() if advance else [])
 
     def advance(self) -> list[Event]:
-        """Move ``committed`` over the resolved prefix, cut at the cancellation watermark, and drop what is below."""
+        """Move ``committed`` over the resolved prefix, up to the cancellation watermark; remove the passed batches."""
         watermark = self.cancellation_watermark
         resolved = [
             b.range for seq, b in self.batches.items() if b.state in RESOLVED and (watermark is None or seq < watermark)

@@ -1,7 +1,7 @@
-"""What is known of one source partition: the batches beyond its checkpoint, and what follows from them.
+"""Read-only view of one partition: its checkpoint, the batches beyond it, and properties derived from them.
 
-The fields carry FastForward's names where it has them: ``committed``, ``in_flight``, ``pending_acks``. What FastForward
-does not see, work that is planned and not yet sent, is here too and blocks (KurrentDB's lesson).
+Names are FastForward's where it has them: ``committed``, ``in_flight``, ``pending_acks``. Unlike in FastForward,
+planned batches that were not sent yet are part of the state and block the checkpoint.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from airflow_provider_ckpt.core.tickets import Event, HeldTicket, InFlightTicket
 
 
 class Spans:
-    """Finds which of many batches that do not overlap each other a range touches.
+    """Index of batches by their ranges, which finds the batches that overlap a range.
 
-    :param batches: unresolved ones, say
+    :param batches: batches whose ranges do not overlap each other
     """
 
     def __init__(self, batches: Iterable[Batch]) -> None:
@@ -27,7 +27,7 @@ class Spans:
         self._starts = [batch.range.start for batch in self._batches]
 
     def overlapping(self, span: Range) -> Iterator[int]:
-        """The seqs of the batches that share a position with a range, the last first."""
+        """Yield the seqs of the batches that overlap a range, last one first."""
         for at in range(bisect_left(self._starts, span.end) - 1, -1, -1):
             batch = self._batches[at]
             if batch.range.end <= span.start:
@@ -36,18 +36,19 @@ class Spans:
 
 
 class PartitionView:
-    """The batches of one source partition in one generation that are not yet below the checkpoint.
-
-    :param partition: the partition's id
-    :param generation: grows with every rewind
-    :param base: the generation's first position
-    :param committed: the next position to read after a restart; ``base`` at first
-    :param next_seq: the seq that the next planned batch gets
-    :param planned_end: the end of what was ever planned; new plans start here
-    :param limit: the end of a side partition, which re-reads a stretch; None where the source grows
-    :param batches: those not yet below ``committed``
+    """One partition in one generation: its checkpoint and the batches that are not below it.
 
     ``passed`` collects the resolved batches that the checkpoint has moved over; the ledger merges their receipts.
+
+    :param partition: the partition's id
+    :param generation: the generation; it grows with every rewind
+    :param base: the generation's first position
+    :param committed: the checkpoint, the next position to read after a restart; ``base`` by default
+    :param next_seq: the seq of the next planned batch
+    :param planned_end: the end of everything planned so far, where new batches start; ``committed`` by default
+    :param limit: the end of a side partition; None for a source partition, which grows
+    :param phase: the pipeline's phase
+    :param batches: the batches that are not below ``committed``
     """
 
     def __init__(
@@ -81,21 +82,21 @@ class PartitionView:
 
     @property
     def pending_acks(self) -> dict[int, Batch]:
-        """Batches that are resolved and wait for an earlier one, by seq."""
+        """Resolved batches that wait for an earlier batch before the checkpoint can pass them, by seq."""
         return {seq: b for seq, b in self.batches.items() if b.state in RESOLVED}
 
     @property
     def blocking(self) -> dict[int, Batch]:
-        """Batches that the checkpoint may not pass, by seq."""
+        """Unresolved batches, which the checkpoint may not pass, by seq."""
         return {seq: b for seq, b in self.batches.items() if b.state in BLOCKING}
 
     @property
     def cancellation_watermark(self) -> int | None:
-        """The earliest cancelled seq that is neither begun again nor resolved; derived, so it outlives restarts."""
+        """The smallest seq of a cancelled batch that is neither started again nor resolved; None if there is none."""
         return min((seq for seq, b in self.batches.items() if b.cancelled), default=None)
 
     def gaps(self) -> list[Range]:
-        """What lies between the checkpoint and ``planned_end`` and belongs to no batch: left by an imported receipt."""
+        """Return the ranges from the checkpoint to ``planned_end`` without a batch; imported receipts leave them."""
         if self.planned_end <= self.committed:
             return []
         live = [b.range for b in self.batches.values() if b.state is not BatchState.SUPERSEDED]
@@ -107,29 +108,29 @@ class PartitionView:
         return [*self.gaps(), *rest]
 
     def planned(self, seq: int) -> PlannedTicket:
-        """The ticket of a planned batch.
+        """Return the ticket of a planned batch.
 
-        :raises LedgerStateError: if it is in another state
+        :raises LedgerStateError: if the batch is unknown or in another state
         """
         return PlannedTicket(self._expect(seq, BatchState.PLANNED).key)
 
     def sending(self, seq: int) -> InFlightTicket:
-        """The ticket of a batch in flight.
+        """Return the ticket of a batch in flight.
 
-        :raises LedgerStateError: if it is in another state
+        :raises LedgerStateError: if the batch is unknown or in another state
         """
         batch = self._expect(seq, BatchState.IN_FLIGHT)
         assert batch.epoch is not None
         return InFlightTicket(batch.key, batch.attempts, batch.epoch)
 
     def held(self, seq: int) -> HeldTicket:
-        """The ticket of a held batch.
+        """Return the ticket of a held batch.
 
-        :raises LedgerStateError: if it is in another state
+        :raises LedgerStateError: if the batch is unknown or in another state
         """
         return HeldTicket(self._expect(seq, BatchState.HELD).key)
 
-    # For transitions
+    # Helpers of the transitions in partition.py
 
     def _ticketed(self, ticket: PlannedTicket | InFlightTicket) -> Batch:
         if isinstance(ticket, InFlightTicket):

@@ -1,7 +1,7 @@
-"""All partitions of a pipeline under one phase: drain, stop, force stop, resume, and side partitions.
+"""All partitions of a pipeline and their common phase: drain, stop, force stop, resume, and side partitions.
 
-Semantics, section 3. FastForward's machine holds its sources the same way. A side partition re-reads a stretch of a
-source partition that the checkpoint has passed, in an order of its own.
+See semantics, section 3. A side partition re-reads a range of a source partition that the checkpoint has passed, or
+replays dead letters, independently of the source partition's order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_ckpt.core.tickets import Event, Phase
 
 
 class Side(StrEnum):
-    """What a side partition is for; the first part of its id."""
+    """Purpose of a side partition; the first part of its id."""
 
     RECOVERY = "recovery"
     REPLAY = "replay"
@@ -26,9 +26,11 @@ class Side(StrEnum):
 
 
 class PipelineMachine:
-    """The partitions of one pipeline, by id, and the phase that all of them are in.
+    """The partitions of one pipeline, by id, and their common phase.
 
-    :param generation: the newest generation that any partition was given; it only grows
+    :param partitions: the partitions
+    :param phase: the phase
+    :param generation: the newest generation of any partition so far; it never decreases
     """
 
     def __init__(
@@ -40,18 +42,18 @@ class PipelineMachine:
 
     @property
     def phase(self) -> Phase:
-        """What the pipeline may do."""
+        """The pipeline's phase."""
         return self._phase
 
     @property
     def in_flight(self) -> int:
-        """How many attempts are open."""
+        """Number of open attempts."""
         return sum(len(partition.in_flight) for partition in self.partitions.values())
 
     def partition(self, name: str) -> Partition:
-        """A partition by id.
+        """Return a partition by its id.
 
-        :raises LedgerStateError: if there is none; names those there are
+        :raises LedgerStateError: if there is none; the error names the first ten partitions
         """
         found = self.partitions.get(name)
         if found is None:
@@ -60,7 +62,7 @@ class PipelineMachine:
         return found
 
     def drain(self, *, reason: str) -> list[Event]:
-        """Plan and begin nothing more; what is in flight ends.
+        """Enter ``draining``: no batch is planned or started any more; batches in flight are settled.
 
         :raises LedgerStateError: if the pipeline is stopped
         """
@@ -69,9 +71,9 @@ class PipelineMachine:
         return self._change(Phase.DRAINING, reason)
 
     def stop(self, *, reason: str) -> list[Event]:
-        """Stop a drained pipeline; planned and held work may remain, and goes on blocking the checkpoint.
+        """Stop a drained pipeline. Planned and held batches may remain, and continue to block the checkpoint.
 
-        :raises LedgerStateError: before it was drained, or while anything is in flight
+        :raises LedgerStateError: if the pipeline is running, or a batch is in flight
         """
         if self._phase is Phase.RUNNING:
             raise LedgerStateError("it is running.", hint="Drain it first, or force the stop.")
@@ -83,7 +85,7 @@ class PipelineMachine:
         return self._change(Phase.STOPPED, reason)
 
     def force_stop(self, *, reason: str) -> list[Event]:
-        """Stop at once: abandon what is in flight; the checkpoint stays where it is."""
+        """Stop at once and abandon the batches in flight; the checkpoint does not move."""
         events: list[Event] = []
         for partition in self.partitions.values():
             for seq in partition.in_flight:
@@ -91,27 +93,37 @@ class PipelineMachine:
         return events + self._change(Phase.STOPPED, reason, force=True)
 
     def resume(self, *, reason: str) -> list[Event]:
-        """Let the pipeline plan and begin again, from draining or stopped."""
+        """Enter ``running``: batches are planned and started again."""
         return self._change(Phase.RUNNING, reason)
 
     def re_read(self, side: Side, source: str, span: Range) -> tuple[Partition, list[Event]]:
-        """Add a side partition that reads a stretch of a source partition once more.
+        """Add a side partition that reads a range of a source partition again.
 
-        :raises LedgerStateError: see :meth:`check_re_read`
+        :param side: the purpose
+        :param source: the source partition's id
+        :param span: the range
+        :return: the side partition, and the events
+        :raises LedgerStateError: as :meth:`check_re_read`
         """
         self.check_re_read(source, span)
         return self._side(side, source, span, {})
 
     def replay(self, source: str, letters: Replay) -> tuple[Partition, list[Event]]:
-        """Add a side partition that sends dead letters of a source partition once more; its positions number them.
+        """Add a side partition that replays dead letters of a source partition; its positions number them from 0.
 
-        :raises LedgerStateError: if there is no such partition
+        :raises LedgerStateError: if there is no such source partition
         """
         self.partition(source)
         return self._side(Side.DLQ, source, Range(0, letters.records), {"state": letters.to_json()})
 
     def recall(self, source: str, generation: int, letters: Replay) -> tuple[Partition, list[Event]]:
-        """Add a side partition of dead letters that was forgotten, under the number that it had."""
+        """Restore a side partition of dead letters that this ledger has lost, with its former generation.
+
+        :param source: the source partition's id
+        :param generation: the side partition's generation
+        :param letters: the replay
+        :return: the side partition, and the events
+        """
         return self._side(Side.DLQ, source, Range(0, letters.records), {"state": letters.to_json()}, generation)
 
     def _side(
@@ -131,33 +143,33 @@ class PipelineMachine:
         return made, [Event("side_partition_started", made.id, made.generation, None, detail)]
 
     def check_re_read(self, source: str, span: Range) -> None:
-        """Make sure that a stretch may be read once more.
+        """Raise an error if a range of a source partition may not be read again.
 
-        :raises LedgerStateError: if it reaches beyond the checkpoint, where batches own it already
+        :raises LedgerStateError: if the partition is a side partition, or the range reaches beyond the checkpoint
         """
         origin = self.partition(source)
         if origin.limit is not None:
             raise LedgerStateError(f"{source!r} is a side partition.", hint="Name the source partition itself.")
         if span.end > origin.committed:
             raise LedgerStateError(
-                f"{span} of partition {source!r} reaches beyond the checkpoint, {origin.committed}: what lies there is "
-                "still to be delivered.",
+                f"{span} of partition {source!r} reaches beyond the checkpoint, {origin.committed}: records beyond it "
+                "are still to be delivered.",
                 position=origin.committed,
                 hint="End the range at the checkpoint.",
             )
 
     def re_read_lost(self, source: str, span: Range) -> tuple[Partition, list[Event]]:
-        """Add a side partition that sends again what a sink has lost.
+        """Add a side partition that sends a range again that the sink has lost.
 
-        :raises LedgerStateError: see :meth:`check_lost`
+        :raises LedgerStateError: as :meth:`check_lost`
         """
         self.check_lost(source, span)
         return self._side(Side.RECOVERY, source, span, {})
 
     def check_lost(self, source: str, span: Range) -> None:
-        """Make sure that a stretch is resolved, at or beyond the checkpoint, so that nothing else will send it.
+        """Raise an error if a part of a range is not resolved, because its batch will deliver that part.
 
-        :raises LedgerStateError: if a part of it is still to be delivered
+        :raises LedgerStateError: if a part is still to be delivered, or the partition is a side partition
         """
         origin = self.partition(source)
         mine = [batch.key for batch in origin.blocking.values() if batch.range.overlaps(span)]
@@ -166,7 +178,7 @@ class PipelineMachine:
             raise LedgerStateError(f"{span} of partition {source!r} is still to be delivered: {owner}.")
 
     def _change(self, phase: Phase, reason: str, *, force: bool = False) -> list[Event]:
-        """Enter a phase; where the pipeline is in it already, the event says so."""
+        """Enter a phase; the event's kind is ``phase_unchanged`` if the pipeline is in that phase already."""
         before = self._phase
         self._enter(phase)
         detail = {"before": before.value, "after": phase.value, "reason": reason, "force": force}

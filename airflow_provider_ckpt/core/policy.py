@@ -1,6 +1,6 @@
-"""The delivery policy as decisions: given an error and what a batch has been through, what happens next.
+"""The delivery policy: decide what happens next to a batch after an error (semantics, section 7).
 
-Pure: the time and a random number come in as arguments, so that every decision can be replayed.
+Pure functions: the time and a random number are arguments, so every decision can be reproduced.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from airflow_provider_ckpt.core.batch import Batch, Instruction
 from airflow_provider_ckpt.core.errors import Action, ErrorInfo, ErrorType, default_action
 
 _HALT_AT_LAST = frozenset({ErrorType.OFFSET_COMMIT, ErrorType.LEDGER_UNAVAILABLE})
-"""Retried like others, but never given up for the next batch: they are not about the batch."""
+"""Error types that halt the run when the attempts are used up, because they are not caused by the batch."""
 
 
 class OnExhausted(StrEnum):
-    """What becomes of a batch whose attempts are used up in every round."""
+    """Reaction to a batch whose attempts are used up in every round."""
 
     DLQ = "dlq"
     HOLD = "hold"
@@ -27,14 +27,15 @@ class OnExhausted(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how soon a failed batch is tried again.
+    """Number and delay of retries of a failed batch.
 
-    :param max_attempts: in all, the first included, inside a round
+    :param max_attempts: attempts in a round, including the first one
     :param initial_delay_ms: delay before the second attempt
-    :param max_delay_ms: no delay is longer, before jitter
-    :param multiplier: growth from one delay to the next
-    :param jitter: largest relative deviation, so 0.1 is ±10 %
-    :param rounds: the first submission and the later passes
+    :param max_delay_ms: upper bound of the delay, before jitter
+    :param multiplier: factor from one delay to the next
+    :param jitter: largest relative deviation; 0.1 means ±10 %
+    :param rounds: number of rounds: the first submission and the later passes
+    :param on_exhausted: reaction when all rounds are used up
     """
 
     max_attempts: int = 3
@@ -46,10 +47,10 @@ class RetryPolicy:
     on_exhausted: OnExhausted = OnExhausted.DLQ
 
     def delay(self, finished: int, unit: float) -> timedelta:
-        """The delay after ``finished`` attempts.
+        """Return the delay before the next attempt.
 
-        :param finished: attempts that have ended, from 1
-        :param unit: a random number in [-1, 1] that picks the jitter
+        :param finished: number of finished attempts, from 1
+        :param unit: a random number in [-1, 1] that determines the jitter
         """
         raw = min(self.initial_delay_ms * self.multiplier ** min(finished - 1, 64), float(self.max_delay_ms))
         return timedelta(milliseconds=raw * (1 + self.jitter * unit))
@@ -57,14 +58,19 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the core needs of a pipeline's delivery policy."""
+    """Delivery policy of a pipeline.
+
+    :param retry: number and delay of retries
+    :param dead_letters: whether dead letters are enabled; if not, an error that requires one halts the run
+    :param overrides: actions that replace the default ones, by error type (``error_policy``)
+    """
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     dead_letters: bool = True
     overrides: Mapping[ErrorType, Action] = field(default_factory=dict)
 
     def action(self, error: ErrorInfo) -> Action:
-        """What follows from an error here; an override never turns a halt into a drop."""
+        """Return the action for an error; an override never turns a halt into a skip or a dead letter."""
         default = default_action(error)
         chosen = self.overrides.get(error.type, default)
         if default is Action.HALT and chosen in (Action.SKIP_AND_LOG, Action.DEAD_LETTER):
@@ -74,15 +80,17 @@ class Policy:
         return chosen
 
     def last(self, batch: Batch) -> bool:
-        """Whether a batch's attempts are used up once the next one, or the open one, has failed."""
+        """Return whether the open attempt of a batch, or else its next one, is the last in the last round."""
         return batch.failures + 1 >= self.retry.max_attempts and batch.round >= self.retry.rounds
 
     def record(self, error: ErrorInfo, *, last: bool) -> Action:
-        """What follows from an error of one record, found when its batch was tried.
+        """Return the action for an error of a single record.
 
-        One that is to be retried fails its batch, until the attempts are used up; then it costs itself again.
+        An error that is retried fails the record's whole batch. In the last attempt, the record alone is
+        dead-lettered instead.
 
-        :param last: see :meth:`last`
+        :param error: the record's error
+        :param last: whether this is the batch's last attempt, see :meth:`last`
         """
         action = self.action(error)
         if action is Action.RETRY and last and self.retry.on_exhausted is OnExhausted.DLQ and self.dead_letters:
@@ -92,7 +100,11 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again, not before a time; ``next_round`` leaves it to the next pass."""
+    """Try the batch again, not before a time.
+
+    :param not_before: earliest start of the next attempt, UTC
+    :param next_round: whether the next attempt is left to the next round
+    """
 
     not_before: datetime
     next_round: bool = False
@@ -100,44 +112,47 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Claim the verdict ``rejected``: the whole batch goes to the dead letters."""
+    """Claim the verdict ``rejected``: dead-letter the whole batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Claim the verdict ``void``: the pipeline lets such errors go."""
+    """Claim the verdict ``void``: skip the whole batch, as ``skip_and_log`` demands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Put the batch aside for a person."""
+    """Hold the batch until a user decides about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailRun:
-    """End the run as failed; the batch stays planned and nothing is counted against it."""
+    """End the run as failed; the batch stays planned and the failure is not counted against ``max_attempts``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """End the run as failed at once; trying again cannot help until a person has acted."""
+    """End the run as failed at once, because a retry cannot help until a user has intervened."""
 
 
 Decision = Retry | Reject | Drop | Hold | FailRun | Halt
 
 
 def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, unit: float) -> Decision:
-    """What happens to a batch whose lane reported a failure (semantics, section 7).
+    """Decide what happens to a batch whose lane reported a failure (semantics, section 7).
 
-    To skip is for records. A batch that fails by an error of a record that nobody could tell is rejected instead, so
-    that the others in it are not lost.
+    ``skip_and_log`` applies to records. If a record that could not be identified fails its batch, the batch is rejected
+    instead of skipped, so that the other records are not lost.
 
-    An error that halts by default, and that the pipeline has retried instead, halts when its attempts are used up: an
-    override never ends in a drop. A batch that is given up already cannot be given up further: when claiming its
-    verdict fails for good, the run halts.
+    An error that halts by default, but is retried by an override, halts the run when the attempts are used up: an
+    override never drops anything. If a batch is to be rejected or voided already, and claiming that verdict fails in
+    all attempts, the run halts.
 
-    :param batch: as it stood while the attempt was open; its counters do not yet include this failure
-    :param unit: a random number in [-1, 1] for the jitter
+    :param batch: the batch as it was while the attempt was open; its counters do not include this failure
+    :param error: the error that the lane reported
+    :param policy: the pipeline's delivery policy
+    :param now: the current time, UTC
+    :param unit: a random number in [-1, 1] that determines the jitter
     """
     action = policy.action(error)
     if action is Action.HALT:
@@ -164,7 +179,7 @@ def decide(batch: Batch, error: ErrorInfo, policy: Policy, *, now: datetime, uni
 
 
 class Route(StrEnum):
-    """Where a settled run leads."""
+    """Branch of the DAG after a run is settled."""
 
     RETRY = "retry"
     DEAD_LETTERS = "dead_letters"
@@ -173,11 +188,11 @@ class Route(StrEnum):
 
 
 def route(*, dead_lettered: int, waiting: int, held: int) -> list[Route]:
-    """The branches after a run is settled.
+    """Return the branches of the DAG that follow a settled run.
 
-    :param dead_lettered: records that this run dead-lettered
-    :param waiting: batches that wait for another round
-    :param held: batches that are held
+    :param dead_lettered: number of records that the run dead-lettered
+    :param waiting: number of batches that wait for another round
+    :param held: number of held batches
     """
     chosen = [Route.DEAD_LETTERS] if dead_lettered else []
     if waiting:

@@ -1,7 +1,7 @@
-"""Files and directories for this user's eyes alone, whatever the umask: modes 0600 and 0700, never through a link.
+"""Create files and directories that only the current user can read: modes 0600 and 0700 under any umask, no links.
 
-All that the product writes for itself is made here: dead letters, receipts, a ledger's file, what is handed to Spark,
-archives. What a sink delivers for others to read is not.
+Used for everything that the provider writes for itself: dead letters, receipts, a ledger's file, the input of Spark,
+class archives. Files that a sink delivers are not created here, because others read them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FILE, _DIRECTORY = 0o600, 0o700
 def create(path: Path) -> BinaryIO:
     """Create a file and open it for writing.
 
-    :raises FileExistsError: if there is something of that name, be it a link that leads nowhere
+    :raises FileExistsError: if the path exists, even as a dangling link
     """
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE)
     os.fchmod(descriptor, _FILE)
@@ -26,34 +26,34 @@ def create(path: Path) -> BinaryIO:
 
 
 def append(path: Path) -> BinaryIO:
-    """Open a file for writing at its end; it is created if there is none.
+    """Open a file for appending; create it if it does not exist.
 
-    :raises OSError: if a link or anything else but a file of this user's has that name
+    :raises OSError: if the path is a link, not a regular file, or owned by another user
     """
     flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, _FILE)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(descriptor)
-        raise PermissionError(f"{path} is no file of this user's")
+        raise PermissionError(f"{path} is not a regular file of this user")
     os.fchmod(descriptor, _FILE)
     return os.fdopen(descriptor, "ab")
 
 
 def unused_name(path: Path) -> Path:
-    """A hidden name beside a path that nobody can guess, for what is to be renamed to it."""
+    """Return an unpredictable hidden name in the same directory, for a temporary file that is renamed to the path."""
     return path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory whose parent is there; one that is there stays as it is.
+    """Create a directory in an existing parent; leave an existing directory as it is.
 
-    :raises FileExistsError: if there is something else of that name
+    :raises FileExistsError: if the path exists and is not a directory
     """
     path.mkdir(mode=_DIRECTORY, exist_ok=True)
 
 
 def make_directories(path: Path) -> None:
-    """Create a directory and those of its parents that are missing."""
+    """Create a directory and its missing parents."""
     for missing in reversed([place for place in (path, *path.parents) if not place.is_dir()]):
         make_directory(missing)

@@ -1,7 +1,7 @@
-"""A proposal: an action that somebody asks for and somebody approves, under an id that is good for one use.
+"""Proposals: actions that one actor requests and another approves, each with an id that can be used once.
 
-The ledger keeps it, so that nothing which travels between tasks decides what is done, or in whose name. Its digest
-covers exactly what is to be done and who asked for it: what is approved under a digest is what is carried out.
+The ledger stores the proposal, so that no data passed between tasks decides what is done or by whom. The digest covers
+the action, its actor and its reason: exactly what was approved under a digest is carried out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import StrEnum
 from airflow_provider_ckpt.core.actions import Act
 from airflow_provider_ckpt.core.errors import LedgerStateError
 
-_AGAIN = "Nothing was changed. Ask again: trigger the DAG anew."
+_AGAIN = "Nothing was changed. Request it again: trigger the DAG again."
 
 
 class ProposalState(StrEnum):
@@ -33,11 +33,11 @@ class ProposalState(StrEnum):
 class Proposal:
     """A proposed action, with its origin, actor and reason.
 
-    :param id: random, and used once
+    :param id: random id, used once
     :param pipeline: the pipeline's name
     :param act: the action, exactly as it would be carried out
     :param origin: the task that proposed it: DAG, run and task
-    :param who: the actor who asks for it
+    :param who: the actor who requests it
     :param why: the reason
     """
 
@@ -50,19 +50,19 @@ class Proposal:
 
     @classmethod
     def new(cls, pipeline: str, act: Act, *, origin: str, who: str, why: str | None) -> Proposal:
-        """A proposal under a new id.
+        """Create a proposal with a new id.
 
         :param pipeline: the pipeline's name
-        :param act: exactly what would be done
-        :param origin: the task that proposes it
-        :param who: who asks for it
+        :param act: the action, exactly as it would be carried out
+        :param origin: the task that proposes it: DAG, run and task
+        :param who: the actor who requests it
         :param why: the reason
         """
         return cls(secrets.token_hex(8), pipeline, act, origin, who, why)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all of it, as hexadecimal digits."""
+        """SHA-256 of all fields, as hexadecimal digits."""
         content = {
             "id": self.id,
             "pipeline": self.pipeline,
@@ -75,28 +75,28 @@ class Proposal:
 
 
 def check(proposal: Proposal, state: ProposalState, *, expected: ProposalState, expired: bool) -> None:
-    """Make sure that a proposal is in the state that a step needs.
+    """Raise an error if a proposal is not in the state that a step requires, or has expired.
 
     :param proposal: the proposal
     :param state: its state
-    :param expected: the state that the step needs
-    :param expired: whether its time is over
-    :raises LedgerStateError: if it is in another state, or its time is over
+    :param expected: the state that the step requires
+    :param expired: whether the proposal has expired
+    :raises LedgerStateError: if it is in another state, or has expired
     """
     if state is expected and not expired:
         return
     told = _TOLD[state] if state is not expected else "was not used in time"
     raise LedgerStateError(
-        f"proposal {proposal.id} ({proposal.act.kind.value}, asked for by {proposal.who}) {told}.",
+        f"proposal {proposal.id} ({proposal.act.kind.value}, requested by {proposal.who}) {told}.",
         pipeline=proposal.pipeline,
         hint=_AGAIN,
     )
 
 
 def nothing_proposed(origin: str) -> LedgerStateError:
-    """The error of a step that finds no proposal.
+    """Return the error of a step that finds no proposal.
 
-    :param origin: the task that should have proposed something
+    :param origin: the task that should have proposed an action: DAG, run and task
     """
     return LedgerStateError(
         f"the ledger holds no proposal of {origin}.",
@@ -105,10 +105,10 @@ def nothing_proposed(origin: str) -> LedgerStateError:
 
 
 _TOLD = {
-    ProposalState.OPEN: "was not approved by any person",
+    ProposalState.OPEN: "was not approved by any user",
     ProposalState.APPROVED: "is approved already",
     ProposalState.REJECTED: "was rejected",
-    ProposalState.CARRIED_OUT: "was carried out already, and an approval is good for one use",
-    ProposalState.REFUSED: "was refused, since it no longer fitted",
-    ProposalState.VOID: "is void: the preview ran once more after it",
+    ProposalState.CARRIED_OUT: "was carried out already, and an approval can be used once",
+    ProposalState.REFUSED: "was refused, because the pipeline's state no longer allowed it",
+    ProposalState.VOID: "is void: the preview ran again after it",
 }

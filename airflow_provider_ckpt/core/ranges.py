@@ -1,7 +1,7 @@
-"""Half-open ranges of source positions, and the little algebra over them that the checkpoint needs.
+"""Half-open ranges of source positions, with merge, subtraction and contiguous coverage.
 
-A position is a signed 64-bit integer. What it counts is the source's business: an offset, a cursor value,
-microseconds since the epoch, or a byte in the concatenation of all discovered files.
+A position is a signed 64-bit integer. The source defines its meaning: an offset, a cursor value, microseconds since the
+epoch, or a byte in the concatenation of all discovered files.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 class Range:
     """The positions ``start <= p < end``; never empty.
 
-    :param start: first position inside
-    :param end: first position after
+    :param start: first position in the range
+    :param end: first position after the range
     :raises ValueError: if the range would be empty
     """
 
@@ -30,12 +30,12 @@ class Range:
         return f"[{self.start}, {self.end})"
 
     def overlaps(self, other: Range) -> bool:
-        """Whether some position is in both."""
+        """Return whether the two ranges share a position."""
         return self.start < other.end and other.start < self.end
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:
-    """The same positions as the fewest ranges, in order: overlapping and touching ones become one."""
+    """Return the same positions as the fewest ranges, in order; overlapping and adjacent ranges become one."""
     merged: list[Range] = []
     for item in sorted(ranges):
         if merged and item.start <= merged[-1].end:
@@ -47,7 +47,7 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
 
 
 def contiguous_end(start: int, ranges: Iterable[Range]) -> int:
-    """How far from ``start`` the ranges cover every position (``start`` itself if they do not begin there)."""
+    """Return the first position from ``start`` on that the ranges do not cover."""
     end = start
     for item in merge(ranges):
         if item.start > end:
@@ -57,7 +57,7 @@ def contiguous_end(start: int, ranges: Iterable[Range]) -> int:
 
 
 def subtract(whole: Range, covered: Iterable[Range]) -> list[Range]:
-    """What of ``whole`` none of ``covered`` holds, in order."""
+    """Return the parts of ``whole`` that no range of ``covered`` contains, in order."""
     gaps: list[Range] = []
     at = whole.start
     for item in merge(covered):

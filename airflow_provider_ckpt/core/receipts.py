@@ -1,4 +1,7 @@
-"""Range receipts: what the checkpoint has passed, merged; they take as much room as there are gaps (Wave's idea)."""
+"""Range receipts: the merged receipts of adjacent batches below the checkpoint.
+
+Their number grows with the gaps between them, not with the batches (an idea of Wave).
+"""
 
 from __future__ import annotations
 
@@ -12,28 +15,33 @@ from airflow_provider_ckpt.core.ranges import Range
 
 
 class Known(NamedTuple):
-    """Up to where a ledger knows a partition; what a sink holds beyond is news to it.
+    """The part of a partition whose receipts the ledger knows; the sink need not return those again.
 
-    :param position: receipts of this generation that end beyond it are news, and all of newer generations
+    :param generation: receipts of older generations are known, those of newer ones are not
+    :param position: receipts of this generation are known if they end here or before
     """
 
     generation: int
     position: int
 
     def covers(self, generation: int, end: int) -> bool:
-        """Whether a receipt of the partition, of this generation and with this end, is no news."""
+        """Return whether the ledger knows the receipt with a generation and an end position."""
         return end <= self.position if generation == self.generation else generation < self.generation
 
 
 @dataclass(frozen=True, slots=True)
 class RangeReceipt:
-    """Contiguous receipts below the checkpoint, as one.
+    """The sum of the receipts of a contiguous range.
 
-    :param batches: how many went in
-    :param rejected: of these, dead-lettered whole
-    :param skipped: of these, let go
-    :param sent: of these, sent at most once and never confirmed
-    :param at: when the newest of them was claimed, where that is known
+    :param generation: the batches' generation
+    :param partition: the batches' partition
+    :param range: the range of all batches together
+    :param counts: the sums of their record counts
+    :param batches: number of batches
+    :param rejected: number of batches that were rejected, that is dead-lettered as a whole
+    :param skipped: number of batches that were skipped
+    :param sent: number of batches that were sent at most once and never confirmed
+    :param at: when the newest receipt was claimed, if known
     """
 
     generation: int
@@ -60,7 +68,7 @@ class RangeReceipt:
 
     @classmethod
     def of(cls, batch: Batch) -> RangeReceipt:
-        """The range receipt of one resolved batch."""
+        """Create the range receipt of one resolved batch."""
         return cls(
             batch.key.generation,
             batch.key.partition,
@@ -75,7 +83,7 @@ class RangeReceipt:
 
 
 def merge_receipts(receipts: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-    """The receipts of one partition and generation, as few as possible: touching and overlapping ones become one."""
+    """Merge adjacent and overlapping range receipts of one partition and generation."""
     groups: list[list[RangeReceipt]] = []
     end = 0
     for item in sorted(receipts, key=lambda receipt: receipt.range):

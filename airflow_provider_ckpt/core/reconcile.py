@@ -1,6 +1,6 @@
-"""How a partition meets the truth again: the sink's receipts when a run begins, and a person's rewind.
+"""Reconcile a partition with the sink's receipts at the start of a run, and rewind it (semantics, sections 2 and 4).
 
-Semantics, sections 2 and 4. Both are made of the transitions in ``partition.py`` and add no state of their own.
+Both use the transitions in ``partition.py`` and add no state of their own.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from airflow_provider_ckpt.core.partition import Partition
 from airflow_provider_ckpt.core.tickets import Event
 
 FORGOTTEN = "the sink holds receipts of a rewind that this ledger has forgotten"
-"""Reason of a rewind that is made up for from the sink's receipts."""
+"""Reason of a rewind that this ledger has lost and that is repeated because of the sink's receipts."""
 
 
 def knows(partition: Partition, receipt: Receipt) -> bool:
-    """Whether a receipt of this generation speaks of a batch as it is here; otherwise it must be imported."""
+    """Return whether a receipt of this generation matches a batch of the partition; else it must be imported."""
     batch = partition.batches.get(receipt.key.seq)
     if batch is None:
         return receipt.key.seq < partition.next_seq and receipt.range.end <= partition.committed
@@ -25,22 +25,31 @@ def knows(partition: Partition, receipt: Receipt) -> bool:
 
 
 def reconcile(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> list[Event]:
-    """Agree with the sink's receipts, then end what older epochs left open.
+    """Settle the sink's receipts, then end the attempts that older epochs left open.
 
-    Call it after the fence of ``epoch``: from then on an older attempt that has no receipt never gets one. Receipts of
-    generations that a rewind has ended are passed over. One of a generation that is still to come says that this ledger
-    is older than a rewind, which is then made up for. Where that went to is not known any more, but it was neither
-    beyond the first of its receipts nor beyond what the generation before had resolved. The generation begins at the
+    Call it after the sink was fenced with ``epoch``: from then on an older attempt without a receipt never gets one.
+    Receipts of older generations are ignored. A receipt of a newer generation shows that this ledger was restored from
+    a backup that is older than a rewind; the rewind is then repeated. Its target position is lost, but it was neither
+    after the first of its receipts nor after the checkpoint of the generation before. The new generation starts at the
     lower of the two, so nothing is left out.
 
-    :param receipts: the sink's, of this partition, that are news by :class:`~.receipts.Known`
+    :param partition: the partition, which is changed
+    :param receipts: the sink's receipts of this partition that the ledger does not know, see :class:`~.receipts.Known`
     :param epoch: the lease's epoch
+    :return: the events
     """
     return [event for events in by_generation(partition, receipts, epoch=epoch) for event in events]
 
 
 def by_generation(partition: Partition, receipts: Iterable[Receipt], *, epoch: int) -> Iterator[list[Event]]:
-    """:func:`reconcile`, stopping wherever a generation has ended and the next has only begun."""
+    """Reconcile like :func:`reconcile`, yielding the events generation by generation.
+
+    Each list but the last ends with the rewind to the next generation, so the caller can store the ended generation.
+
+    :param partition: the partition, which is changed
+    :param receipts: as for :func:`reconcile`
+    :param epoch: the lease's epoch
+    """
     found: dict[int, list[Receipt]] = {}
     for receipt in receipts:
         found.setdefault(receipt.key.generation, []).append(receipt)
@@ -53,7 +62,7 @@ def by_generation(partition: Partition, receipts: Iterable[Receipt], *, epoch: i
 
 
 def _settle(partition: Partition, receipts: Sequence[Receipt], epoch: int) -> list[Event]:
-    """Agree with receipts of this generation. The checkpoint moves once, at the end."""
+    """Settle or import receipts of this generation, and fence older attempts. The checkpoint moves once, at the end."""
     strangers: list[Receipt] = []
     events: list[Event] = []
     for receipt in receipts:
@@ -69,21 +78,25 @@ def _settle(partition: Partition, receipts: Sequence[Receipt], epoch: int) -> li
 
 
 def rewind(partition: Partition, to: int, *, generation: int, reason: str) -> list[Event]:
-    """Begin a new generation at an earlier position; what is unresolved in this one is superseded.
+    """Start a new generation at an earlier position; unresolved batches of this generation are superseded.
 
-    What this generation resolved beyond its checkpoint goes to ``passed``: it keeps its verdict, and the new generation
-    reads its range again.
+    Batches that were resolved beyond the checkpoint go to ``passed``: they keep their verdicts, and the new generation
+    reads their ranges again.
 
+    :param partition: the partition, which is changed
     :param to: the first position to read again, at most ``committed``
-    :param generation: the new one, greater than this
-    :raises LedgerStateError: if the position lies ahead of the checkpoint: going on from there would skip records
+    :param generation: the new generation, greater than the partition's
+    :param reason: the reason, stored in the event
+    :return: the events
+    :raises LedgerStateError: if the position is after the checkpoint, because records would be skipped, or the
+        generation is not a new one
     """
     if to > partition.committed or generation <= partition.generation:
         raise LedgerStateError(
-            f"partition {partition.id!r} stands at {partition.committed} in generation {partition.generation}; it "
-            f"cannot be rewound to {to} in generation {generation}.",
+            f"the checkpoint of partition {partition.id!r} is {partition.committed} in generation "
+            f"{partition.generation}; it cannot be rewound to {to} in generation {generation}.",
             position=to,
-            hint="Give a position at or before the checkpoint; what lies ahead of it is skipped batch by batch.",
+            hint="Give a position at or before the checkpoint; to skip records after it, skip their batches.",
         )
     events: list[Event] = []
     for seq in partition.blocking:

@@ -1,7 +1,7 @@
-"""What a source still owes: the low watermark, what expires below it, and what nothing accounts for above it.
+"""Find the records of a source that were not delivered: the low watermark, expired ranges below it, gaps above it.
 
-Wave's recovery (semantics, section 5), as pure decisions. Late records of receipted ranges are found by comparing the
-receipts' counts with what the source shows now; the caller asks the source.
+Pure functions that follow Wave's recovery (semantics, section 5). Late records of ranges with a receipt are found by
+comparing the receipts' counts with the records that the source shows now; the caller reads the source.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.core.tickets import Event
 
 EXPIRED = "expired_unreceipted"
-"""Kind of the event that says: the recovery window, or the source's own retention, has passed this range, and it has no
-receipt."""
+"""Kind of the event for a range without a receipt that the recovery window, or the source's retention, has passed."""
 
 WITNESS = "witness"
-"""Key of a partition's state: what the last planning saw of the source, by which the next tells that positions below
-the checkpoint were given out since. A person's rewind drops it; a recovery that accounts for all that was seen sets it
-anew."""
+"""Key in a partition's state: what the last planning saw of the source. The next planning compares the source with it,
+to detect positions below the checkpoint that were assigned since. A rewind removes it; a recovery that accounts for all
+records found replaces it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How a partition stood at some time."""
+    """Snapshot of a partition's positions at some time."""
 
     generation: int
     committed: int
@@ -40,26 +39,29 @@ class Stand:
 
 
 class Why(StrEnum):
-    """Why a stretch is missing."""
+    """Reason why a range is missing."""
 
     UNRECEIPTED = "unreceipted"
-    """No receipt and no batch: the ledger's own rules make it impossible, so it is an alarm."""
+    """Neither a receipt nor a batch covers it. The ledger's rules make this impossible, so it is an alarm."""
 
     LATE = "late"
     """The source shows records that were not there when the range was read."""
 
     CHANGED = "changed"
-    """The source shows other records than were read, and which of them came late cannot be told."""
+    """The source shows other records than were read, and the late ones cannot be identified."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A stretch of a partition that is unaccounted for.
+    """A range of a partition with records that are unaccounted for.
 
-    :param read: records that the receipts of the stretch tell of, where it has one
-    :param shown: records that the source shows there now, where it was asked
-    :param spans: the late records' positions, where none was read; what is to be read again
-    :param shared: positions of late records at which others were read, so that reading them again would double those
+    :param partition: the partition's id
+    :param range: the range
+    :param why: the reason
+    :param read: number of records that were read according to the receipts; None if there is no receipt
+    :param shown: number of records that the source shows there now; None if it was not read
+    :param spans: positions of late records at which no record was read before; these are to be read again
+    :param shared: positions of late records at which other records were read, which a second read would duplicate
     """
 
     partition: str
@@ -72,11 +74,11 @@ class Missing:
 
     @property
     def told_apart(self) -> bool:
-        """Whether all that is missing can be read without anything else."""
+        """Return whether all missing records can be read again without reading delivered records as well."""
         return self.why is Why.UNRECEIPTED or (bool(self.spans) and not self.shared)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict."""
+        """Return a JSON-ready dict."""
         return {
             "partition": self.partition,
             "range": [self.range.start, self.range.end],
@@ -90,11 +92,11 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A range that was read once as a whole, and of which parts may have been read again since.
+    """A range that was read as a whole, with the parts of it that were read again since.
 
-    :param receipt: receipt of the range as a whole
-    :param again: receipts of recovery, which add late records, and of replayed ranges; oldest first
-    :param pending: stretches of the range that side partitions are still to read, so that their records have an owner
+    :param receipt: receipt of the whole range
+    :param again: receipts of recoveries, which add late records, and of range replays; oldest first
+    :param pending: ranges that side partitions are still going to read; their records are not missing
     """
 
     receipt: RangeReceipt
@@ -103,7 +105,7 @@ class Reading:
 
     @property
     def added(self) -> tuple[RangeReceipt, ...]:
-        """The receipts that add records to those that were read at first."""
+        """Receipts of recoveries, which add records to the ones that were read first."""
         return tuple(item for item in self.again if _recovers(item) and _within(item.range, self.receipt.range))
 
     @property
@@ -116,10 +118,10 @@ class Reading:
 class Surplus:
     """Records that the source shows in a range and that were not read.
 
-    :param shown: number of records that the range shows now
+    :param shown: number of records that the range contains now
     :param late: number of those that were not read; 0 if it is only known that the range has changed
     :param spans: positions of late records at which no record was read; empty if they are not known
-    :param shared: positions of late records at which others were read
+    :param shared: positions of late records at which other records were read
     """
 
     shown: int
@@ -129,16 +131,20 @@ class Surplus:
 
 
 Shown = Callable[[str, Sequence[Reading]], Sequence[Surplus | None] | None]
-"""Function that returns the :class:`Surplus` of each of a source partition's readings: records of its range that were
-neither read nor are pending. It returns None instead of a list where the source cannot show them."""
+"""Function that compares a source partition's readings with the source. It returns the :class:`Surplus` of each one, or
+None for one without a surplus; None instead of the list if the source cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What the ledger knows of a partition above its low watermark.
+    """Receipts and batches of a partition above its low watermark, as the ledger knows them.
 
-    :param receipts: those that reach beyond it, by position; the ones that begin beyond it are one a batch
-    :param settled: how the partition stood ``settle_lag`` ago; None where it had not begun, so all of it is young
+    :param partition: the partition
+    :param low: its low watermark
+    :param receipts: receipts that end after the low watermark, by position; those that start after it are of one batch
+        each
+    :param settled: snapshot of the partition ``settle_lag`` ago; None if the partition did not exist yet, so that all
+        of it is too young to be compared
     """
 
     partition: PartitionView
@@ -153,12 +159,14 @@ class Account:
 
 
 def low_watermark(low: int, committed: int, was: Stand | None) -> int:
-    """How far the low watermark moves: to where the checkpoint stood a window ago.
+    """Return the new low watermark: the position of the checkpoint one recovery window ago.
 
-    What was planned by then and still keeps the checkpoint waiting is passed as well: the window bounds what recovery
-    looks at, and :func:`expired` tells what it leaves behind. It never goes back.
+    If batches that were planned then still block the checkpoint, the low watermark passes them as well, because the
+    window limits what recovery compares; :func:`expired` reports them. The low watermark never moves back.
 
-    :param was: how the partition stood a window ago, in this generation; None where that is not known
+    :param low: the low watermark so far
+    :param committed: the checkpoint
+    :param was: snapshot of the partition one window ago, in this generation; None if there is none
     """
     if was is None:
         return low
@@ -166,9 +174,13 @@ def low_watermark(low: int, committed: int, was: Stand | None) -> int:
 
 
 def expired(partition: PartitionView, low: int, to: int) -> list[Event]:
-    """An event for each range without a receipt that the low watermark passes on its way from ``low``.
+    """Return an event for each unresolved range that the low watermark passes.
 
-    They go on blocking the checkpoint, so nothing is skipped; but recovery will not look at them any more.
+    These ranges continue to block the checkpoint, so nothing is skipped, but recovery does not compare them any more.
+
+    :param partition: the partition
+    :param low: the low watermark so far
+    :param to: the new low watermark
     """
     start = max(low, partition.committed)
     if to <= start:
@@ -190,11 +202,11 @@ def expired(partition: PartitionView, low: int, to: int) -> list[Event]:
 
 
 def missing(accounts: Iterable[Account], *, before: datetime, shown: Shown | None = None) -> list[Missing]:
-    """What is above the low watermarks and unaccounted for, each position once, in order.
+    """Return the ranges above the low watermarks that are unaccounted for, each position once, in order.
 
-    :param accounts: of every partition of a pipeline
-    :param before: receipts claimed after this are too young to be compared
-    :param shown: asks the source; without it, only what has no receipt is found
+    :param accounts: the accounts of all partitions of a pipeline
+    :param before: receipts claimed after this time are too young to be compared
+    :param shown: function that compares readings with the source; without it, only ranges without a receipt are found
     """
     known = list(accounts)
     sides: dict[str, list[Account]] = {}
@@ -213,7 +225,7 @@ def missing(accounts: Iterable[Account], *, before: datetime, shown: Shown | Non
 
 
 def unreceipted(account: Account) -> list[Missing]:
-    """Ranges above the low watermark that were planned, have no receipt, and belong to no batch."""
+    """Return the ranges above the low watermark that were planned, but have neither a receipt nor a batch."""
     part = account.partition
     if account.settled is None or account.settled.generation != part.generation:
         return []
@@ -226,16 +238,16 @@ def unreceipted(account: Account) -> list[Missing]:
 
 
 def comparable(account: Account, sides: Iterable[Account], *, before: datetime) -> list[Reading]:
-    """Return the readings of a source partition whose ranges may have got late records since, in order.
+    """Return the readings of a source partition that can be compared with the source, in order.
 
-    Ranges below the low watermark are left out, as are those claimed after ``before``, and those whose receipt does not
-    stand for anything read (skipped, or sent and never confirmed). A receipt of recovery adds to the reading that it
-    completes. The other receipts of side partitions, which have read ranges again since, replace the earlier readings
-    that they cover completely. Ranges that a side partition is still to read have an owner.
+    Left out are ranges below the low watermark, receipts claimed after ``before``, and receipts of batches that were
+    skipped, or sent and never confirmed. A recovery's receipt is added to the reading that it completes. Other receipts
+    of side partitions replace the earlier readings that they cover completely. Ranges that a side partition is still
+    going to read are pending.
 
-    :param account: the source partition
-    :param sides: the side partitions that re-read stretches of this one
-    :param before: receipts claimed after this are too young to be compared
+    :param account: the account of the source partition
+    :param sides: the accounts of the side partitions that re-read ranges of this one
+    :param before: receipts claimed after this time are too young to be compared
     """
     owned: list[Range] = []
     newer: list[RangeReceipt] = []
@@ -243,7 +255,7 @@ def comparable(account: Account, sides: Iterable[Account], *, before: datetime) 
         part = side.partition
         if part.limit is not None and part.committed < part.limit:
             owned.append(Range(part.committed, part.limit))
-        if part.generation > account.partition.generation:  # what a rewind ended speaks of an older reading
+        if part.generation > account.partition.generation:  # older ones were read before the last rewind
             newer += side.resolved
     chosen: list[RangeReceipt] = []
     added: list[RangeReceipt] = []
@@ -272,9 +284,9 @@ def comparable(account: Account, sides: Iterable[Account], *, before: datetime) 
 
 
 def _adds(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[RangeReceipt]) -> bool:
-    """Whether a receipt of recovery completes an earlier reading of a range around it, and does not replace it.
+    """Return whether a receipt is a recovery's that adds late records to an earlier reading of a larger range.
 
-    One of just that range replaces it: what a sink had lost was sent again.
+    A receipt of exactly the same range replaces the reading instead: a range that the sink had lost was sent again.
     """
     if not _recovers(receipt):
         return False
@@ -283,7 +295,7 @@ def _adds(receipt: RangeReceipt, newer: Sequence[RangeReceipt], older: Sequence[
 
 
 def _since(receipt: RangeReceipt, sides: Iterable[RangeReceipt]) -> list[RangeReceipt]:
-    """Return the side partitions' receipts of what they have read again of a range since, oldest first."""
+    """Return the side partitions' receipts of newer generations that overlap a receipt's range, oldest first."""
     later = [item for item in sides if item.generation > receipt.generation and item.range.overlaps(receipt.range)]
     return sorted(later, key=_generation)
 
@@ -301,26 +313,27 @@ def _generation(receipt: RangeReceipt) -> int:
 
 
 def _exposed(span: Range, covered: Sequence[Range]) -> bool:
-    """Whether some of a range lies outside merged ranges, given in order."""
+    """Return whether a part of a range lies outside some merged ranges, which are in order."""
     at = bisect_left(covered, span.start + 1, key=lambda item: item.start) - 1
     return at < 0 or covered[at].end < span.end
 
 
 def outside(spans: Iterable[Range], covered: Iterable[Range]) -> list[Range]:
-    """Return the ranges of which some lies outside others.
+    """Return the ranges that other ranges do not cover completely.
 
     :param spans: the ranges
-    :param covered: the others
+    :param covered: the other ranges
     """
     merged = merge(covered)
     return [span for span in spans if _exposed(span, merged)]
 
 
 def late(partition: str, readings: Sequence[Reading], surpluses: Sequence[Surplus | None]) -> list[Missing]:
-    """Ranges in which the source shows what was not read, each position once.
+    """Return the ranges in which the source shows records that were not read, each position once.
 
-    :param readings: as :func:`comparable` gives them
-    :param surpluses: what the source shows of each of them
+    :param partition: the source partition's id
+    :param readings: the readings, as :func:`comparable` returns them
+    :param surpluses: the surplus of each reading; None for one without any
     """
     found: list[Missing] = []
     reached: int | None = None
@@ -345,12 +358,14 @@ def late(partition: str, readings: Sequence[Reading], surpluses: Sequence[Surplu
 
 
 def superfluous(marks: Sequence[datetime], *, cutoff: datetime, thin_before: datetime) -> list[datetime]:
-    """Which of a partition's marks need not be kept: how it stood before ``cutoff`` will not be asked.
+    """Return the times of a partition's snapshots that can be deleted.
 
-    The newest one up to the cutoff stays, since it says how the partition stood then. Between the cutoff and
-    ``thin_before`` the last mark of each hour is enough.
+    The newest snapshot before the cutoff remains, because it shows how the partition was at the cutoff. Between the
+    cutoff and ``thin_before``, the last snapshot of each hour remains.
 
-    :param marks: their times, in order
+    :param marks: times of all snapshots, in order
+    :param cutoff: earliest time for which a snapshot is still needed
+    :param thin_before: snapshots before this time are reduced to one an hour
     """
     gone: list[datetime] = []
     for mark, later in pairwise(marks):

@@ -1,8 +1,8 @@
-"""Finds what has to be sent again to a sink that has lost receipts: all of that, and nothing that it still holds.
+"""Find the ranges that must be sent again to a sink that has lost receipts, and no range that it still holds.
 
-Where all that follows a position is lost, the partition is rewound there, which keeps the order of its records. Else
-the lost stretches are read once more beside the stream. A sink that replaces rows by key is always rewound, since an
-older version of a row must not come after a newer one.
+If everything after a position is lost, the partition is rewound to it, which preserves the order of its records.
+Otherwise side partitions read the lost ranges again. A sink that replaces rows by key is always rewound, because an
+older version of a row must not overwrite a newer one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ class Resend:
 def find_lost(
     partitions: Iterable[Partition], held: Places, *, first: Mapping[str, int], skipped: Places, by_key: bool
 ) -> Resend:
-    """Find what the ledger takes for delivered although the sink holds no receipt for it.
+    """Find the ranges that are resolved in the ledger although the sink holds no receipt of them.
 
     :param partitions: the ledger's partitions
     :param held: ranges of the receipts that the sink holds
-    :param first: the lowest position at which any generation of a partition began, by partition
-    :param skipped: ranges that a person gave up; they stay given up, except under a rewind by key
+    :param first: the lowest base of any generation of a partition, by partition
+    :param skipped: ranges that a user skipped; they remain skipped, unless a rewind of a sink that replaces rows by key
+        reads them again
     :param by_key: whether the sink replaces rows by key
     """
     known = {partition.id: partition for partition in partitions}
@@ -71,7 +72,10 @@ def find_lost(
 
 
 def _lost(partition: Partition, held: Places, first: int, skipped: Places) -> list[Range]:
-    """Positions of a source partition without a receipt: of this generation, and before its base of any."""
+    """Return the ranges of a source partition without a receipt.
+
+    From the generation's base on, only receipts of this generation count; before the base, those of any generation.
+    """
     now = [*_of(partition, held, since=partition.generation), *_of(partition, skipped, since=partition.generation)]
     lost = _without(_resolved(partition), now)
     if first < partition.base:
@@ -80,7 +84,7 @@ def _lost(partition: Partition, held: Places, first: int, skipped: Places) -> li
 
 
 def _is_tail(partition: Partition, lost: Sequence[Range], held: Places, skipped: Places) -> bool:
-    """Whether all that follows the first lost position is lost, up to the checkpoint and beyond it."""
+    """Return whether everything after the first lost position is lost, up to the checkpoint and beyond it."""
     start = min(lost[0].start, partition.committed)
     now = [*_of(partition, held, since=partition.generation), *_of(partition, skipped, since=partition.generation)]
     passed = [Range(start, partition.committed)] if start < partition.committed else []
@@ -88,7 +92,7 @@ def _is_tail(partition: Partition, lost: Sequence[Range], held: Places, skipped:
 
 
 def _of(partition: Partition, places: Places, *, since: int = 0) -> list[Range]:
-    """The ranges of a source partition and of the side partitions that read it once more, from a generation on."""
+    """Return the ranges of a source partition and of the side partitions that re-read it, from a generation on."""
     found: list[Range] = []
     for (generation, name), ranges in places.items():
         key = BatchKey(generation, name, 0)
@@ -98,10 +102,7 @@ def _of(partition: Partition, places: Places, *, since: int = 0) -> list[Range]:
 
 
 def _resolved(partition: Partition) -> list[Range]:
-    """Return the ranges that the ledger takes for done.
-
-    These are everything up to the checkpoint, and beyond it the batches that wait for an earlier one.
-    """
+    """Return the resolved ranges: everything up to the checkpoint, and the batches beyond it that have a receipt."""
     passed = [Range(partition.base, partition.committed)] if partition.base < partition.committed else []
     ahead = [batch.range for batch in partition.pending_acks.values() if batch.receipt is not None]
     return merge([*passed, *ahead])

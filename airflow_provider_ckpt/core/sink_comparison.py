@@ -1,7 +1,8 @@
-"""Whether a ledger and a sink tell the same story of a pipeline: receipts, dead letters, rows of the target.
+"""Compare a pipeline's ledger with its sink: receipts, dead letters, and rows of the target.
 
-Pure: what either side holds comes in as values, and what they disagree about comes out, each with the batch and what to
-do. The sink's receipts are the truth about delivery; where the ledger merely has not heard of one yet, nobody is wrong.
+Pure functions: the content of both sides is given as values, and each difference is returned with its batch and the
+step that resolves it. The sink's receipts are the truth about delivery; a receipt that the ledger has not read yet is
+no difference.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from airflow_provider_ckpt.core.receipts import RangeReceipt
 from airflow_provider_ckpt.core.receipts_by_range import ReceiptsByRange, by_place
 
 _NAMED = 10
-"""Batches that one message names at most."""
+"""Maximum number of batches and ranges that one message names."""
 
 
 class Disagreement(StrEnum):
-    """What ledger and sink can disagree about."""
+    """Kind of difference between ledger and sink."""
 
     RECEIPT_MISSING = "ReceiptMissing"
     RECEIPT_UNKNOWN = "ReceiptUnknown"
@@ -36,31 +37,33 @@ class Disagreement(StrEnum):
 
 
 _TO_DO = {
-    Disagreement.RECEIPT_MISSING: "Restore the receipt from a backup of the sink, or rewind to there if the rows are "
-    "gone with it.",
+    Disagreement.RECEIPT_MISSING: "Restore the receipt from a backup of the sink, or rewind to its range if the rows "
+    "are gone as well.",
     Disagreement.RECEIPT_UNKNOWN: "Run the pipeline: the next run reads the sink's receipts and imports it.",
     Disagreement.RECEIPT_DIFFERS: "Keep a copy of both. The sink's receipt was written with the rows; compare the "
     "ledger with a backup.",
     Disagreement.LETTERS_DIFFER: "Restore the sink's dead letters from a backup; discard what cannot be restored.",
     Disagreement.INDEX_DIFFERS: "Keep a copy of the ledger and compare it with a backup; the sink's receipt was "
-    "written with the letters.",
-    Disagreement.ROWS_DIFFER: "If others write to the target, or it held rows before, say --shared-target. Otherwise "
+    "written with the dead letters.",
+    Disagreement.ROWS_DIFFER: "If others write to the target, or it held rows before, add --shared-target. Otherwise "
     "compare the target with a backup.",
     Disagreement.FILES_DIFFER: "Positions mean other bytes in the ledger than in the sink's receipts: run nothing, and "
-    "restore a backup of the ledger from before they parted.",
-    Disagreement.SINK_CHANGED: "Run the pipeline: nothing is sent, and it names what a person can decide "
+    "restore a backup of the ledger from before they differed.",
+    Disagreement.SINK_CHANGED: "Run the pipeline: nothing is sent, and the error names the commands to choose from "
     "(`airflow ckpt accept-sink`).",
-    Disagreement.FILE_DAMAGED: "Restore the file from a backup. If there is none, take it out of the table with the "
+    Disagreement.FILE_DAMAGED: "Restore the file from a backup. If there is none, remove it from the table with the "
     "table format's own repair, and rewind to before its rows.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One disagreement.
+    """One difference between ledger and sink.
 
-    :param batch: the batch, where one can be named
-    :param message: what either side says
+    :param kind: the kind of difference
+    :param partition: the partition's id; empty if the difference concerns the whole target
+    :param batch: the batch, if a single one is affected
+    :param message: what the ledger and the sink hold
     """
 
     kind: Disagreement
@@ -70,18 +73,18 @@ class Difference:
 
     @property
     def to_do(self) -> str:
-        """What a person does about it."""
+        """The step that resolves the difference, as text."""
         return _TO_DO[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the ledger says, in one snapshot.
+    """Content of the ledger in one snapshot.
 
     :param passed: the range receipts of every generation
-    :param batches: beyond the checkpoints, and those that were sent at most once and never heard of
-    :param generations: of each partition, the one that goes on
-    :param letters: by attempt, how many dead letters the index names
+    :param batches: the batches beyond the checkpoints, and those that were sent at most once and never confirmed
+    :param generations: the current generation of each partition
+    :param letters: number of dead letters in the index, by attempt
     :param busy: whether a run holds the lease
     :param accepted: losses of the sink that a person has accepted
     """
@@ -96,11 +99,12 @@ class Recorded:
 
 @dataclass(slots=True)
 class Compared:
-    """How a sink's receipts stand to what the ledger recorded.
+    """Result of comparing a sink's receipts with the ledger.
 
-    :param settled: receipts that the ledger knows of too, in whole or as part of a sum
-    :param unsettled: receipts of batches that the ledger waits for; the next run hears of them
-    :param collected: receipts of generations that the ledger has forgotten by its retention
+    :param settled: receipts that the ledger knows, alone or as part of a range receipt
+    :param unsettled: receipts of batches that are unresolved in the ledger; the next run settles them
+    :param collected: receipts of generations that the ledger's retention has removed
+    :param differences: the differences found
     """
 
     settled: list[Receipt] = field(default_factory=list)
@@ -110,9 +114,12 @@ class Compared:
 
 
 def compare_receipts(recorded: Recorded, receipts: Iterable[Receipt]) -> Compared:
-    """Hold the sink's receipts against the ledger's: key, range, verdict and counts, or their sums where it keeps sums.
+    """Compare the sink's receipts with the ledger's.
 
-    :param receipts: all that the sink holds of this ledger and pipeline
+    Key, range, verdict, epoch, attempt and counts are compared; for range receipts, the sums of counts.
+
+    :param recorded: the content of the ledger
+    :param receipts: all receipts of this ledger and pipeline in the sink
     """
     found = Compared()
     passed_by_place = by_place(recorded.accepted.merged(recorded.passed))
@@ -139,19 +146,20 @@ def compare_receipts(recorded: Recorded, receipts: Iterable[Receipt]) -> Compare
 def compare_letters(
     recorded: Recorded, receipts: Iterable[Receipt], held: Mapping[AttemptKey, int]
 ) -> Iterator[Difference]:
-    """Hold the dead letters that the sink really holds, and those that the index names, against each receipt's count.
+    """Compare each receipt's count of dead letters with the sink's dead letters and with the ledger's index.
 
-    :param receipts: those that the ledger knows of
-    :param held: by attempt that a receipt names, how many the sink holds
+    :param recorded: the content of the ledger
+    :param receipts: receipts that the ledger knows
+    :param held: number of dead letters in the sink, by attempt that a receipt names
     """
     for receipt in receipts:
         source, told = attempt_of(receipt), receipt.counts.dead_lettered
         has, named = held.get(source, 0), recorded.letters.get(source, 0)
         if has != told:
-            message = f"its receipt tells of {told} dead letters of attempt {receipt.attempt}, and the sink holds {has}"
+            message = f"its receipt counts {told} dead letters of attempt {receipt.attempt}, and the sink holds {has}"
             yield _difference(Disagreement.LETTERS_DIFFER, receipt.key, message)
         if named != told:
-            message = f"its receipt tells of {told} dead letters, and the ledger's index names {named}"
+            message = f"its receipt counts {told} dead letters, and the ledger's index names {named}"
             yield _difference(Disagreement.INDEX_DIFFERS, receipt.key, message)
 
 
@@ -176,7 +184,7 @@ def compare_rows(rows: int, delivered: int, accepted_missing: int = 0) -> Iterat
 
 
 def compare_target_files(damaged: Iterable[str]) -> Iterator[Difference]:
-    """Name what is wrong with the target's files.
+    """Yield a difference for each damaged file of the target.
 
     :param damaged: a sentence for each file
     """
@@ -185,12 +193,12 @@ def compare_target_files(damaged: Iterable[str]) -> Iterator[Difference]:
 
 
 def attempt_of(receipt: Receipt) -> AttemptKey:
-    """The attempt whose dead letters count."""
+    """Return the attempt that a receipt names, whose dead letters are valid."""
     return AttemptKey(receipt.key, receipt.attempt, receipt.epoch)
 
 
 def knows(recorded: Recorded, receipt: Receipt) -> bool:
-    """Whether the ledger has heard of a batch, however it stands."""
+    """Return whether the ledger knows a receipt's batch, in whatever state."""
     if receipt.key in recorded.batches:
         return True
     place = (receipt.key.generation, receipt.key.partition)
@@ -203,7 +211,7 @@ def knows(recorded: Recorded, receipt: Receipt) -> bool:
 
 
 def _beyond(recorded: Recorded, receipt: Receipt, found: Compared) -> None:
-    """A receipt that no range receipt covers: of a batch beyond the checkpoint, of a forgotten past, or unknown."""
+    """Compare a receipt that no range receipt covers with the batches beyond the checkpoint."""
     key = receipt.key
     batch = recorded.batches.get(key)
     if batch is not None:
@@ -260,7 +268,7 @@ class _Sums(ReceiptsByRange):
             yield Difference(kind, item.partition, first, message + _naming(missing, item, receipts))
             return
         if has > told:
-            return  # sent at most once, and confirmed only after the ledger was read
+            return  # a batch that was sent at most once was confirmed after the ledger was read
         sums = sum((receipt.counts for receipt in receipts), Counts())
         rejected = sum(receipt.verdict is Verdict.REJECTED for receipt in receipts)
         if sums != item.counts:

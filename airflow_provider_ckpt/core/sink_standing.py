@@ -1,8 +1,8 @@
-"""Compares how a sink stands with how the ledger left it, to notice a sink that went back in time (semantics, 4.1).
+"""Compare a sink with the state in which the ledger left it, to detect a sink that lost commits (semantics, 4.1).
 
-A sink that was restored, failed over without its last transactions, or made anew has lost the last commits that this
-ledger knows of. The last commit of a pipeline is either the fence of the newest epoch or a receipt of that epoch, so it
-is enough to compare the fence and to ask for those receipts.
+A sink that was restored, failed over without its last transactions, or recreated has lost the last commits that this
+ledger knows. The last commit of a pipeline is either the fence of the newest epoch or a receipt of that epoch, so it is
+enough to compare the fence and to look for those receipts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.batch import BatchKey
 
 
 class Difference(StrEnum):
-    """A way in which a sink is not as the ledger left it."""
+    """Kind of difference between a sink and the state in which the ledger left it."""
 
     FENCE_BELOW = "fence_below"
     RECEIPTS_MISSING = "receipts_missing"
@@ -29,7 +29,7 @@ class Difference(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unaccepted:
-    """Evidence of a sink that a person began to accept; kept until that is done, since the new fence destroys it.
+    """Differences of a sink that a user started to accept.
 
     :param seen: the differences that were seen before the fence was raised
     :param told: these, as a clause
@@ -41,12 +41,12 @@ class Unaccepted:
     gone: frozenset[BatchKey] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {"seen": sorted(self.seen), "told": self.told, "gone": [key.to_json() for key in sorted(self.gone)]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Unaccepted:
-        """The evidence that :meth:`to_json` wrote."""
+        """Restore the differences from the output of :meth:`to_json`."""
         gone = frozenset(BatchKey.from_json(key) for key in data["gone"])
         return cls(frozenset(map(Difference, data["seen"])), data["told"], gone)
 
@@ -55,11 +55,11 @@ class Unaccepted:
 class SinkStanding:
     """State of the sink as the ledger left it.
 
-    :param epoch: the newest epoch whose fence was raised there; None if none is known
+    :param epoch: the newest epoch that fenced the sink; None if none is known
     :param target: the target's identity; None while it is not known
-    :param location: the target's location; None while no run has got that far
+    :param location: the target's location; None until a run has stored it
     :param written: whether a batch has a receipt or an open attempt there; a failed attempt may be repeated elsewhere
-    :param unaccepted: evidence of an acceptance that was begun and not finished
+    :param unaccepted: the differences of an acceptance that was started and not completed
     """
 
     epoch: int | None = None
@@ -94,10 +94,13 @@ class SinkState:
 
 
 def differences(known: SinkStanding, found: SinkState) -> list[Difference]:
-    """The ways in which the sink is not as the ledger left it; none if a run may go on.
+    """Return the differences between the sink and the state in which the ledger left it; a run continues if none.
 
-    A target that is the same by its identity may be reached by another location. What the ledger does not know yet is
-    not compared.
+    A target with the same identity may have another location. Properties that the ledger does not know yet are not
+    compared.
+
+    :param known: the state in which the ledger left the sink
+    :param found: the state of the sink now
     """
     if known.location is not None and known.location != found.location and not _same_target(known, found):
         return [Difference.OTHER_LOCATION] if known.written else []
@@ -113,9 +116,14 @@ def differences(known: SinkStanding, found: SinkState) -> list[Difference]:
 
 
 def describe(known: SinkStanding, found: SinkState, seen: Iterable[Difference]) -> str:
-    """The differences as a clause for a person, such as ``its fence stands at epoch 3 …``."""
+    """Return the differences as a clause of an error message, such as ``its fence is at epoch 3 …``.
+
+    :param known: the state in which the ledger left the sink
+    :param found: the state of the sink now
+    :param seen: the differences to describe
+    """
     texts = {
-        Difference.FENCE_BELOW: f"its fence stands at epoch {found.epoch}, and this ledger raised it to {known.epoch}",
+        Difference.FENCE_BELOW: f"its fence is at epoch {found.epoch}, and this ledger raised it to {known.epoch}",
         Difference.RECEIPTS_MISSING: _missing(found.missing),
         Difference.RECEIPTS_UNREADABLE: (found.unreadable or "").rstrip("."),
         Difference.OTHER_TARGET: found.other_target
@@ -127,7 +135,7 @@ def describe(known: SinkStanding, found: SinkState, seen: Iterable[Difference]) 
         Difference.ROWS_GONE: (found.set_back or "").rstrip("."),
         Difference.OTHER_LOCATION: f"it is {found.location}, and this pipeline delivered to {known.location} so far",
         Difference.NOT_ACCEPTED: (
-            f"a person began to accept it, which was not finished, when {known.unaccepted.told}"
+            f"a user started to accept it and did not finish, when {known.unaccepted.told}"
             if known.unaccepted is not None
             else ""
         ),

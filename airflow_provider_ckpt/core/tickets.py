@@ -1,6 +1,7 @@
-"""What the state machine hands out: the phase that it is in, a ticket a state, and the events that a transition caused.
+"""Phases, events and tickets of the state machine.
 
-A ticket can be had only from a batch in its state, so a wrong transition is a type error before it is a refusal.
+A ticket proves that its batch was in a certain state. Each transition takes the ticket of the state that it starts
+from, so a transition from a wrong state is a type error already.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from airflow_provider_ckpt.core.batch import BatchKey
 
 
 class Phase(StrEnum):
-    """What the pipeline may do (semantics, section 3)."""
+    """Phase of a pipeline (semantics, section 3): batches are planned and started only while it is running."""
 
     RUNNING = "running"
     DRAINING = "draining"
@@ -23,9 +24,13 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a partition; the ledger appends it to the audit trail.
+    """An event of a partition, which the ledger appends to the audit log.
 
-    :param seq: the batch's, or None where the event speaks of the partition
+    :param kind: the kind of event
+    :param partition: the partition's id; empty if the event concerns the whole pipeline
+    :param generation: the partition's generation
+    :param seq: the batch's seq; None if the event concerns the partition
+    :param detail: JSON-ready details, which depend on the kind
     """
 
     kind: str
@@ -37,14 +42,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTicket:
-    """The right to begin a batch that is planned."""
+    """Ticket to start a planned batch."""
 
     key: BatchKey
 
 
 @dataclass(frozen=True, slots=True)
 class InFlightTicket:
-    """The right to end the open attempt of a batch."""
+    """Ticket to end the open attempt of a batch."""
 
     key: BatchKey
     attempt: int
@@ -53,6 +58,6 @@ class InFlightTicket:
 
 @dataclass(frozen=True, slots=True)
 class HeldTicket:
-    """The right to release a batch that policy or a person holds."""
+    """Ticket to release a held batch."""
 
     key: BatchKey

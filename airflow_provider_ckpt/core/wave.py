@@ -1,6 +1,6 @@
-"""What travels between the process that holds the lease and Spark: a wave of lanes one way, outcomes the other.
+"""Messages between the run and Spark: a wave of lanes with batches goes to Spark, outcomes of attempts come back.
 
-Plain values with a JSON form, so that they cross a file, a pickle or a wire unchanged.
+They are plain values with a JSON form, so that they can be sent by file, pickle or socket.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from airflow_provider_ckpt.core.ranges import Range
 
 @dataclass(frozen=True, slots=True)
 class BatchTask:
-    """One batch as a lane gets it.
+    """One attempt of a batch, as a lane receives it.
 
+    :param key: the batch
+    :param range: the source positions of the batch
     :param attempt: the number of this attempt, from 1
-    :param instruction: which verdict to claim
-    :param detail: what the source's reader needs to find the range (a file's path and byte span, say)
-    :param error: why the batch is given up, when the instruction is not ``deliver``
-    :param finished: failures of the batch that lanes reported before; an attempt that never ran is none
-    :param last: whether its attempts are used up if this one fails, too
+    :param instruction: the verdict to claim
+    :param bound: the source's closed bound when the batch was planned, as a position, if the source has one
+    :param detail: what the source's reader needs to find the range, for example a file's path and byte range
+    :param error: why the batch is given up, if the instruction is not ``deliver``
+    :param finished: number of failures that lanes reported before; attempts that never ran are not counted
+    :param last: whether the batch's attempts are used up if this one fails
     """
 
     key: BatchKey
@@ -37,7 +40,7 @@ class BatchTask:
     last: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {
             "key": self.key.to_json(),
             "range": [self.range.start, self.range.end],
@@ -52,7 +55,7 @@ class BatchTask:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> BatchTask:
-        """The task that :meth:`to_json` wrote."""
+        """Restore a task from the output of :meth:`to_json`."""
         return cls(
             BatchKey.from_json(data["key"]),
             Range(*data["range"]),
@@ -68,10 +71,11 @@ class BatchTask:
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """One Spark job: lanes of batches, each lane worked through in order by one task.
+    """The batches of one Spark job, in lanes; one Spark task executes a lane's batches in order.
 
-    :param number: counts the run's waves, from 1
-    :param seconds: a lane starts no further batch once this much time has passed since it began
+    :param number: number of the wave in its run, from 1
+    :param lanes: the batches of each lane
+    :param seconds: time since its start after which a lane starts no further batch
     """
 
     number: int
@@ -80,11 +84,11 @@ class Wave:
 
     @property
     def tasks(self) -> list[BatchTask]:
-        """All batches of all lanes."""
+        """The batches of all lanes."""
         return [task for lane in self.lanes for task in lane]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {
             "number": self.number,
             "seconds": self.seconds,
@@ -93,20 +97,23 @@ class Wave:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Wave:
-        """The wave that :meth:`to_json` wrote."""
+        """Restore a wave from the output of :meth:`to_json`."""
         lanes = [[BatchTask.from_json(task) for task in lane] for lane in data["lanes"]]
         return cls(data["number"], lanes, data["seconds"])
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a lane, or a table sink's commit, reports of one attempt.
+    """Outcome of one attempt, as a lane or a two-phase sink's commit reports it.
 
-    :param receipt: the sink's receipt, claimed now or found; present when the outcome is a verdict
-    :param found: whether the receipt was there before this attempt
-    :param error: why it failed, when it failed
-    :param letters: dead letters by error type, as counts
-    :param staged: what a two-phase sink needs for its commit, when the outcome is ``staged``
+    :param key: the batch
+    :param attempt: the number of the attempt
+    :param outcome: the outcome
+    :param receipt: the sink's receipt, claimed by this attempt or found; present if the outcome is a verdict
+    :param found: whether the receipt existed before this attempt
+    :param error: the error, if the attempt failed
+    :param letters: number of dead letters by error type
+    :param staged: the data that a two-phase sink needs for its commit, if the outcome is ``staged``
     :param seconds: wall time that the lane spent on the batch
     """
 
@@ -121,7 +128,7 @@ class Outcome:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {
             "key": self.key.to_json(),
             "attempt": self.attempt,
@@ -136,7 +143,7 @@ class Outcome:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
-        """The outcome that :meth:`to_json` wrote."""
+        """Restore an outcome from the output of :meth:`to_json`."""
         return cls(
             BatchKey.from_json(data["key"]),
             data["attempt"],
@@ -151,10 +158,11 @@ class Outcome:
 
 
 def pack(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[list[BatchTask]]:
-    """Spread batches over lanes, each lane in order.
+    """Distribute batches over lanes, each lane in order; no returned lane is empty.
 
-    :param lanes: how many at most; none is empty
-    :param pinned: keep a partition's batches in one lane, in seq order; else deal them out in turn
+    :param tasks: the batches
+    :param lanes: maximum number of lanes
+    :param pinned: whether all batches of a partition go to one lane, in seq order; else they are distributed in turn
     """
     ordered = sorted(tasks, key=lambda task: (task.key.partition, task.key.generation, task.key.seq))
     packed: list[list[BatchTask]] = [[] for _ in range(max(min(lanes, len(ordered)), 1))]
@@ -171,7 +179,7 @@ def pack(tasks: Iterable[BatchTask], lanes: int, *, pinned: bool) -> list[list[B
 
 
 def one_by_one(due: Sequence[Batch], *, pinned: bool) -> list[Batch]:
-    """Of a pinned pipeline each partition's first batch; of any other all of them, which are one by one anyway."""
+    """Return the first batch of each partition if the pipeline is pinned, else all batches."""
     if not pinned:
         return list(due)
     first: dict[str, Batch] = {}
@@ -181,7 +189,11 @@ def one_by_one(due: Sequence[Batch], *, pinned: bool) -> list[Batch]:
 
 
 def unblocked(due: Sequence[Batch], candidates: Sequence[Batch]) -> list[Batch]:
-    """The due batches that no earlier batch of their partition keeps waiting (semantics, section 6)."""
+    """Return the due batches that no earlier batch of their partition blocks (semantics, section 6).
+
+    :param due: the batches that are due
+    :param candidates: all batches that could be started, including those that are not due yet
+    """
     ready = {batch.key for batch in due}
     waiting: dict[str, int] = {}
     for batch in candidates:

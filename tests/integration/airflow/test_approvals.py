@@ -48,7 +48,7 @@ def test_what_was_only_previewed_or_asked_is_not_carried_out(people: People) -> 
     chain.preview()
     chain.ask()
 
-    with pytest.raises(AirflowFailException, match="was not approved by any person"):
+    with pytest.raises(AirflowFailException, match="was not approved by any user"):
         chain.step("carry_out")
 
 
@@ -86,7 +86,7 @@ def test_a_new_preview_voids_the_proposal_before_it(people: People, answered: bo
     if not answered:
         with pytest.raises(AirflowFailException, match="is void"):
             chain.hear(asked)
-    with pytest.raises(AirflowFailException, match="was not approved by any person"):
+    with pytest.raises(AirflowFailException, match="was not approved by any user"):
         chain.step("carry_out")
 
     assert refresh(people)["phase"] == "running"
@@ -124,7 +124,7 @@ def test_asking_again_withdraws_an_approval_that_was_not_used(people: People) ->
     chain.hear(chain.ask())
     chain.ask()
 
-    with pytest.raises(AirflowFailException, match="was not approved by any person"):
+    with pytest.raises(AirflowFailException, match="was not approved by any user"):
         chain.step("carry_out")
 
 
@@ -178,7 +178,7 @@ def test_an_approval_of_what_no_longer_fits_does_not_wait_until_it_fits_again(pe
     hold(people, 4)
     before = events(people)
 
-    with pytest.raises(AirflowFailException, match="was refused, since it no longer fitted"):
+    with pytest.raises(AirflowFailException, match="was refused, because the pipeline's state no longer allowed it"):
         chain.step("carry_out")
 
     assert events(people) == before

@@ -117,7 +117,7 @@ def test_begin_is_all_or_nothing(acts: Acts) -> None:
 def test_a_batch_that_waits_is_not_begun_before_its_time(acts: Acts) -> None:
     (batch,) = acts.send(10)
     acts.settle(failed(batch), policy=Policy(RetryPolicy(initial_delay_ms=1000)))
-    with pytest.raises(LedgerStateError, match="not to be begun before"):
+    with pytest.raises(LedgerStateError, match="not to be started before"):
         acts.begin([batch], now=NOW + timedelta(milliseconds=999))
     assert acts.begin([batch], now=NOW + timedelta(seconds=1))[0].attempts == 2
 

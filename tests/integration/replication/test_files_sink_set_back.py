@@ -168,7 +168,7 @@ def test_a_directory_that_was_restored_from_an_older_copy_is_refused(inbox: Repl
     shutil.rmtree(tmp_path / "out")
     (tmp_path / "copy").rename(tmp_path / "out")
 
-    assert "its fence stands at epoch 1, and this ledger raised it to 2" in refused(inbox)
+    assert "its fence is at epoch 1, and this ledger raised it to 2" in refused(inbox)
 
 
 def test_a_directory_whose_link_leads_elsewhere_is_refused(inbox: Replication, tmp_path: Path) -> None:

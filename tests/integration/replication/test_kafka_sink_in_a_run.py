@@ -79,7 +79,7 @@ def test_a_receipts_topic_deleted_while_a_batch_was_not_settled_doubles_nothing(
 ) -> None:
     kafka_broker.delete_topic(receipts_topic(setup.pipeline.name))
 
-    assert "its fence stands at epoch 0, and this ledger raised it to 1" in _refused(setup, kafka_broker, 20)
+    assert "its fence is at epoch 0, and this ledger raised it to 1" in _refused(setup, kafka_broker, 20)
 
 
 def test_a_receipts_topic_emptied_while_a_batch_was_not_settled_doubles_nothing(
@@ -89,7 +89,7 @@ def test_a_receipts_topic_emptied_while_a_batch_was_not_settled_doubles_nothing(
     kafka_broker.delete_topic(name)
     kafka_broker.new_topic(config={"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}, name=name)
 
-    assert "its fence stands at epoch 0, and this ledger raised it to 1" in _refused(setup, kafka_broker, 20)
+    assert "its fence is at epoch 0, and this ledger raised it to 1" in _refused(setup, kafka_broker, 20)
 
 
 def test_a_target_created_anew_is_refused(kafka_broker: KafkaBroker, setup: Setup) -> None:

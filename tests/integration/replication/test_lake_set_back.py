@@ -145,7 +145,7 @@ def test_a_batch_that_was_not_settled_when_the_table_was_restored_is_sent_again(
         patch.setattr(lake.orders.ledger, "act_under", die)
         with pytest.raises(KeyboardInterrupt):
             accept(lake.orders, resend=True)
-    with pytest.raises(SinkChangedError, match="a person began to accept it, which was not finished"):
+    with pytest.raises(SinkChangedError, match="a user started to accept it and did not finish"):
         lake.orders.run()
     accept(lake.orders, resend=True)
     lake.orders.run()

@@ -63,7 +63,7 @@ def test_a_sink_restored_to_before_the_newest_run_is_refused(orders: Replication
 
     told = refused(orders)
 
-    assert f"its fence stands at epoch {newest.epoch - 1}, and this ledger raised it to {newest.epoch}" in told
+    assert f"its fence is at epoch {newest.epoch - 1}, and this ledger raised it to {newest.epoch}" in told
     assert "airflow ckpt accept-sink orders --resend" in told
 
 
@@ -86,7 +86,7 @@ def test_a_sink_restored_to_within_an_older_run_is_refused_after_idle_runs(order
         f"UPDATE ckpt_sink_fence SET epoch = {first.epoch}",
     )
 
-    assert "its fence stands at epoch" in refused(orders)
+    assert "its fence is at epoch" in refused(orders)
 
 
 def test_a_target_that_was_dropped_and_made_again_is_refused(orders: Replication) -> None:
@@ -240,7 +240,7 @@ def test_bookkeeping_that_was_dropped_is_refused(orders: Replication) -> None:
     orders.run()
     execute(orders.dsn, "DROP TABLE ckpt_sink_fence, ckpt_sink_receipt")
 
-    assert "its fence stands at epoch 0" in refused(orders)
+    assert "its fence is at epoch 0" in refused(orders)
 
 
 def test_receipts_that_were_emptied_are_noticed_though_the_fence_stands_and_runs_were_idle(orders: Replication) -> None:
@@ -544,7 +544,7 @@ def test_a_truncated_sink_stays_refused_when_accepting_it_died_after_the_fence(o
         with pytest.raises(KeyboardInterrupt):
             accept(orders, resend=True)
 
-    assert "a person began to accept it, which was not finished" in refused(orders)
+    assert "a user started to accept it and did not finish" in refused(orders)
     accept(orders, resend=True)
     orders.run()
 

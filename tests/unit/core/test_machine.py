@@ -28,7 +28,7 @@ class TestDrain:
         assert machine.phase is Phase.DRAINING
         with pytest.raises(LedgerStateError, match="nothing is planned while draining"):
             partition.plan(Range(20, 30))
-        with pytest.raises(LedgerStateError, match="nothing is begun while draining"):
+        with pytest.raises(LedgerStateError, match="nothing is started while draining"):
             partition.begin(partition.planned(0), epoch=1, now=NOW)
 
     def test_what_is_in_flight_ends_and_moves_the_checkpoint(self) -> None:

@@ -39,7 +39,7 @@ def test_nothing_is_planned_or_begun_while_draining_or_stopped(phase: Phase) -> 
 
     with pytest.raises(LedgerStateError, match=f"nothing is planned while {phase}"):
         partition.plan(Range(10, 20))
-    with pytest.raises(LedgerStateError, match=f"nothing is begun while {phase}"):
+    with pytest.raises(LedgerStateError, match=f"nothing is started while {phase}"):
         begin(partition, 0)
 
 
@@ -70,7 +70,7 @@ def test_a_batch_is_not_begun_before_its_time() -> None:
     partition = partition_of(10)
     partition.fail(begin(partition, 0), BROKEN, not_before=NOW + timedelta(seconds=5))
 
-    with pytest.raises(LedgerStateError, match="not to be begun before"):
+    with pytest.raises(LedgerStateError, match="not to be started before"):
         partition.begin(partition.planned(0), epoch=1, now=NOW + timedelta(seconds=4))
     partition.begin(partition.planned(0), epoch=1, now=NOW + timedelta(seconds=5))
 
