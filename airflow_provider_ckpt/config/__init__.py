@@ -1,1 +1,1 @@
-"""What a user declares: ``Pipeline`` and its parts, as pydantic models; ``load`` reads them from YAML."""
+"""Declarations of pipelines: ``Pipeline`` and its parts as pydantic models, and ``load``, which reads YAML files."""

@@ -1,4 +1,4 @@
-"""Characters in a declaration: which none may hold, which only look like ASCII, and text on one line."""
+"""Check the characters of a declaration: invisible ones, look-alikes of ASCII, and mixed alphabets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ _SHOWN = 60
 _WORD = re.compile(r"\w+")
 _ALLOWED = frozenset("\t\n\r")
 _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that make an editor show a text in another order than it has."""
+"""Bidirectional control characters, which make an editor show a text in another order."""
 
 
 def shown(value: object, most: int = _SHOWN) -> str:
-    """A value as an error shows it: on one line, what cannot be seen escaped, and cut off.
+    """Return a value as text for an error message: on one line, invisible characters escaped, and truncated.
 
-    :param most: characters of it that are shown
+    :param value: the value
+    :param most: maximum number of its characters
     """
     text = str(value)
     cut = text if len(text) <= most else text[:most] + "..."
@@ -23,9 +24,10 @@ def shown(value: object, most: int = _SHOWN) -> str:
 
 
 def forbidden(text: str, *, key: bool = False) -> str | None:
-    """Name the first character that may not be in a text, None if there is none.
+    """Return the code point and name of the first forbidden character in a text; None if there is none.
 
-    :param key: whether the text is a key, in which nothing invisible may be, either
+    :param text: the text
+    :param key: whether the text is a key, which may contain no invisible character at all
     """
     for letter in text:
         kind = unicodedata.category(letter)
@@ -36,13 +38,13 @@ def forbidden(text: str, *, key: bool = False) -> str | None:
 
 
 def look_alike(text: str) -> str:
-    """Name the first letter of a text that is not ASCII, with a semicolon before it; empty if there is none."""
+    """Return a clause, after a semicolon, that names the first character that is not ASCII; empty if there is none."""
     letter = next((letter for letter in text if not letter.isascii()), None)
     return "" if letter is None else f"; its {shown(letter)!r} is {_escaped(letter)}{_named(letter)}"
 
 
 def mixed_alphabets(text: str) -> str:
-    """Name a Cyrillic or Greek letter that stands in one word with letters of ASCII; empty if there is none."""
+    """Return a clause that names a Cyrillic or Greek letter in a word with ASCII letters; empty if there is none."""
     for word in _WORD.findall(text):
         others = [letter for letter in word if unicodedata.name(letter, "").startswith(("CYRILLIC", "GREEK"))]
         if others and any(letter.isascii() and letter.isalpha() for letter in word):

@@ -1,4 +1,4 @@
-"""The delivery policy's keys: StreamForge's as they stand, and ours beside them, with the docs' defaults."""
+"""Models of the delivery policy's keys: StreamForge's keys unchanged, additional ones, and the documented defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider_ckpt.core.cadence import Cadence
 from airflow_provider_ckpt.core.policy import OnExhausted, RetryPolicy
 
 Delivery = Literal["at_least_once", "at_most_once", "exactly_once"]
-"""The three guarantees."""
+"""Delivery guarantee."""
 
 
 def _not_bool(value: object) -> object:
@@ -22,33 +22,33 @@ def _not_bool(value: object) -> object:
 
 
 Whole = Annotated[int, BeforeValidator(_not_bool), Field(le=2**63 - 1)]
-"""A whole number that a 64-bit column can hold; pydantic alone would take ``true`` for 1."""
+"""A whole number that fits a 64-bit column; rejects ``true``, which pydantic alone would read as 1."""
 
 Millis = Annotated[int, BeforeValidator(_not_bool), Field(le=2**31 - 1)]
-"""Milliseconds, 24 days at most."""
+"""A number of milliseconds, 24 days at most."""
 
 Number = Annotated[float, BeforeValidator(_not_bool)]
-"""A number that may have decimals."""
+"""A number with or without decimals."""
 
 
 class Part(BaseModel):
-    """Base of all parts of a declaration: immutable, and an unknown key is an error."""
+    """Base of all parts of a declaration: immutable; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class CommitStrategy(Part):
-    """When delivered work is settled into the ledger.
+    """Size of batches, and times at which their receipts are settled into the ledger.
 
     :param manual_commit: ``False`` settles by timer alone
-    :param commit_mode: ``sync`` settles each batch of a lane before the next is sent
-    :param commit_interval: records per micro-batch, obeyed exactly; ``auto`` lets the source choose
-    :param commit_interval_ms: settle at least this often
-    :param commit_timeout_ms: how long a statement of a settlement may take, or wait for somebody else's
-    :param auto_commit_interval_ms: the timer
-    :param checkpoint_after_ms: after this long, ``min_checkpoint_count`` batches are worth a settlement
-    :param min_checkpoint_count: fewer batches by which the checkpoint could move wait for the wave's end
-    :param max_checkpoint_count: so many are settled at once
+    :param commit_mode: ``sync`` settles each batch of a lane before the next one is sent
+    :param commit_interval: records per batch; the source chooses if it is ``auto``
+    :param commit_interval_ms: maximum time between two settlements
+    :param commit_timeout_ms: maximum time of one statement of a settlement, including its wait for locks
+    :param auto_commit_interval_ms: the timer's interval, if ``manual_commit`` is false
+    :param checkpoint_after_ms: time after which ``min_checkpoint_count`` batches are settled
+    :param min_checkpoint_count: if the checkpoint could pass fewer batches than this, they wait for the wave's end
+    :param max_checkpoint_count: if the checkpoint could pass this many batches, they are settled at once
     """
 
     manual_commit: bool = True
@@ -71,12 +71,12 @@ class CommitStrategy(Part):
 
     @property
     def records_per_batch(self) -> int | None:
-        """The number to obey, or None for ``auto``."""
+        """Number of records per batch; None for ``auto``."""
         return None if self.commit_interval == "auto" else self.commit_interval
 
     @property
     def cadence(self) -> Cadence:
-        """When a wave that is still running is settled, as the core takes it."""
+        """Thresholds for settling during a wave, as the core's type."""
         every = self.commit_interval_ms if self.manual_commit else self.auto_commit_interval_ms
         return Cadence(
             after=self.checkpoint_after_ms / 1000,
@@ -88,7 +88,7 @@ class CommitStrategy(Part):
 
 
 class Retry(Part):
-    """How often and how soon a failed batch is tried again; see :class:`RetryPolicy` for the units."""
+    """Number and delay of retries of a failed batch; :class:`RetryPolicy` describes the fields."""
 
     max_attempts: Whole = Field(default=3, ge=1)
     initial_delay_ms: Millis = Field(default=100, ge=0)
@@ -100,12 +100,12 @@ class Retry(Part):
 
     @property
     def core(self) -> RetryPolicy:
-        """The same, as the core takes it."""
+        """The same as the core's type."""
         return RetryPolicy(**self.model_dump())
 
 
 class LetterPlace(StrEnum):
-    """Where dead letters go."""
+    """Destination of dead letters."""
 
     SAME = "same"
     KAFKA = "kafka"
@@ -114,27 +114,33 @@ class LetterPlace(StrEnum):
 
 
 def _with_brokers(data: object) -> object:
-    """StreamForge's ``brokers`` name a cluster for dead letters; there it needs no other word."""
+    """Add ``sink: kafka`` to a section that has ``brokers`` and no ``sink``, as in StreamForge."""
     if isinstance(data, Mapping) and data.get("brokers") and "sink" not in data:
         return {**data, "sink": LetterPlace.KAFKA.value}
     return data
 
 
 class DeadLetterQueue(Part):
-    """Where records go that can never be delivered.
+    """Destination and content of dead letters: records that cannot be delivered.
 
-    :param enabled: without it, an error that calls for a dead letter halts the run; nothing is dropped
-    :param sink: ``same`` writes them with the batch: a table beside a PostgreSQL target, JSON lines beside a table of
-        files, ``topic`` for a Kafka target. Elsewhere they are written before the batch's receipt. With ``brokers`` and
-        no word here, ``kafka``
+    :param enabled: whether dead letters are written; if not, an error that requires one halts the run, and nothing is
+        dropped
+    :param sink: ``same`` writes them with the batch: to a table beside a PostgreSQL target, to JSON lines beside a
+        table of files, to ``topic`` for a Kafka target. Other destinations are written before the batch's receipt. The
+        default is ``kafka`` if ``brokers`` is given
     :param connection: Airflow connection id, for ``kafka`` and ``postgres``; by default that of a sink or source of the
         same type
-    :param topic: for ``kafka``, and for ``same`` with a Kafka target
-    :param brokers: other brokers than the connection's, for ``kafka``
-    :param compression: of the messages, for ``kafka``; for ``same`` with a Kafka target, of the topic when it is made
+    :param topic: topic, for ``kafka``, and for ``same`` with a Kafka target
+    :param brokers: brokers to use instead of the connection's, for ``kafka``
+    :param compression: compression of the messages, for ``kafka``; for ``same`` with a Kafka target, compression of the
+        topic when it is created
     :param table: ``schema.table`` or ``table``, for ``postgres``
-    :param path: a directory, for ``files``
-    :param max_dlq_retries: after the first try, a second apart; then the run halts and the checkpoint stays
+    :param path: directory, for ``files``
+    :param include_original_headers: whether a dead letter contains the headers of its record
+    :param include_stack_trace: whether a dead letter contains the error's stack trace
+    :param header_prefix: prefix of the names of headers that describe the error
+    :param max_dlq_retries: number of retries, one second apart, if dead letters cannot be written; then the run halts
+        and the checkpoint does not move
     """
 
     enabled: bool = True
@@ -162,22 +168,22 @@ class DeadLetterQueue(Part):
 
     @property
     def here(self) -> bool:
-        """Whether dead letters are written with their batch, by the sink itself."""
+        """Return whether the sink itself writes the dead letters, with their batch."""
         return self.enabled and self.sink is LetterPlace.SAME
 
     @property
     def elsewhere(self) -> bool:
-        """Whether dead letters go to another place than the sink's own."""
+        """Return whether dead letters are written to a destination other than the sink."""
         return self.enabled and self.sink is not LetterPlace.SAME
 
 
 def _null_by_name(value: object) -> object:
-    """YAML reads the word ``null`` as no value at all."""
+    """Return the word ``null`` for None, because YAML reads the word as None."""
     return "null" if value is None else value
 
 
 class ErrorHandling(Part):
-    """What a missing or null field means."""
+    """Handling of missing and null fields."""
 
     missing_field_behavior: Annotated[Literal["error", "null", "skip"], BeforeValidator(_null_by_name)] = "error"
     null_value_behavior: Literal["passthrough", "error", "skip"] = "passthrough"
@@ -185,10 +191,13 @@ class ErrorHandling(Part):
 
 
 class Consumer(Part):
-    """How batches are spread over lanes.
+    """Distribution of batches over lanes.
 
-    :param lanes: how many at once; ``auto`` is the cores of the master
-    :param max_in_flight: records planned or begun and unsettled; planning waits beyond it
+    :param strategy: ``pinned`` executes a partition's batches in one lane, in order; ``round_robin`` distributes them
+        over all lanes; ``single`` uses one lane; ``auto`` is ``pinned`` if source or sink require order, else
+        ``round_robin``
+    :param lanes: number of lanes; ``auto`` uses the cores of the master
+    :param max_in_flight: maximum number of records in unsettled batches, started or not; planning waits beyond it
     """
 
     strategy: Literal["auto", "pinned", "round_robin", "single"] = "auto"

@@ -1,8 +1,8 @@
-"""A YAML text as plain data, which knows the line of every key.
+"""Read a YAML text as plain data, with the line of every key.
 
-Keys are text whatever YAML makes of them (``on`` and ``no`` are fine column names). What YAML allows and is seldom
-meant is a fault: a key that comes twice, a merge key, ``1:30`` as 90, a tag, characters that cannot be seen. Values may
-name environment variables, see ``variables.py``.
+Keys are always text (``on`` and ``no`` are valid column names). YAML features that are usually mistakes are faults:
+duplicate keys, merge keys, ``1:30`` read as 90, tags, and invisible characters. Values may refer to environment
+variables, see ``variables.py``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from airflow_provider_ckpt.config.problems import Path, Problem
 from airflow_provider_ckpt.config.variables import expand
 
 DEEPEST = 20
-"""Levels of keys and lists, at most."""
+"""Maximum number of levels of keys and lists."""
 
 LARGEST = 10_000
-"""Keys and values once aliases are written out, at most."""
+"""Maximum number of keys and values after aliases are expanded."""
 
 _TAG = "tag:yaml.org,2002:"
 _LONGEST_NUMBER = 100
@@ -29,7 +29,7 @@ _DECEPTIVE = re.compile(r"[-+]?[0-9][0-9_]*+(?::[0-9_.]++)++|[-+]?0[0-7_]*[0-7][
 """Numbers that YAML 1.1 reads in base 60 and base 8."""
 
 _DELIMITER = ("transform", "delimiter")
-"""Which may be a control character."""
+"""Path of the only value that may be a control character."""
 
 _UNSEEN = "holds {}, which cannot be seen; leave it out"
 
@@ -37,9 +37,10 @@ _NULL_IS_A_WORD = ("error_handling", "missing_field_behavior")
 
 
 class NotReadableError(Exception):
-    """A text is not YAML, or more than is taken.
+    """A text is not valid YAML, or exceeds a limit.
 
-    :ivar line: where, None if that is not known
+    :ivar line: the line; None if it is not known
+    :ivar problem: the problem, without a key
     """
 
     def __init__(self, line: int | None, text: str) -> None:
@@ -49,13 +50,13 @@ class NotReadableError(Exception):
 
 
 class Document:
-    """A YAML text, read.
+    """A parsed YAML text.
 
-    :param text: the YAML
-    :param environment: variables that values may name
-    :ivar data: what it holds; incomplete where there are faults
-    :ivar faults: what is not taken, by line
-    :raises NotReadableError: if it is not one YAML document that is a mapping of keys, or too large
+    :param text: the YAML text
+    :param environment: environment variables that values may refer to
+    :ivar data: the data; incomplete if there are faults
+    :ivar faults: faults with their lines, in order
+    :raises NotReadableError: if the text is not a single YAML document with a mapping of keys, or is too large
     """
 
     def __init__(self, text: str, environment: Mapping[str, str]) -> None:
@@ -66,7 +67,7 @@ class Document:
         self.faults: list[tuple[int, Problem]] = sorted(reader.faults, key=lambda fault: fault[0])
 
     def line(self, path: Path) -> int:
-        """The line of the key at a path, or of the innermost part that exists."""
+        """Return the line of the key at a path, or of the innermost part of the path that exists."""
         node, line = self._root, int(self._root.start_mark.line) + 1
         for part in path:
             if id(node) not in self._children:
@@ -101,14 +102,17 @@ def unseen_characters(data: object, path: Path = ()) -> Iterator[Problem]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes as far as there are not too many, or too deep ones."""
+    """YAML loader that limits the number and depth of nodes."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = self._count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """The next node."""
+        """Compose the next node.
+
+        :raises NotReadableError: if there are too many nodes, or they are nested too deeply
+        """
         self._depth += 1
         self._count += 1
         line = int(self.peek_event().start_mark.line) + 1  # type: ignore[no-untyped-call]
@@ -122,7 +126,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _compose(text: str) -> yaml.MappingNode:
-    """The document's node tree."""
+    """Return the node tree of a YAML text."""
     try:
         root = _Loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
@@ -135,8 +139,8 @@ def _compose(text: str) -> yaml.MappingNode:
         raise NotReadableError(line, f"not valid YAML: character #x{error.character:04x} is not allowed") from error
     except RecursionError as error:
         raise NotReadableError(None, f"is nested too deeply: {DEEPEST} levels are the most") from error
-    except (ValueError, OverflowError) as error:  # an escape of no character
-        raise NotReadableError(None, "not valid YAML: an escape stands for no character") from error
+    except (ValueError, OverflowError) as error:  # PyYAML raises these for an escape such as \UFFFFFFFF
+        raise NotReadableError(None, "not valid YAML: an escape sequence is not a character") from error
     if root is None:
         raise NotReadableError(None, "is empty; a pipeline needs name, source and sink")
     if not isinstance(root, yaml.MappingNode):
@@ -146,7 +150,7 @@ def _compose(text: str) -> yaml.MappingNode:
 
 
 class _Reader:
-    """Turns a node tree into plain data and gathers what YAML allows and we do not."""
+    """Converts a node tree to plain data and records faults."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment

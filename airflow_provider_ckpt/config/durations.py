@@ -1,4 +1,4 @@
-"""Time spans as people write them: ``90s``, ``5m``, ``2h``."""
+"""Durations written as text: ``90s``, ``5m``, ``2h``."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ Duration = Annotated[
     BeforeValidator(_duration),
     PlainSerializer(lambda d: d.total_seconds(), return_type=float),
 ]
-"""A time span: seconds, or a text with a unit (``ms``, ``s``, ``m``, ``h``, ``d``)."""
+"""A duration: a number of seconds, or text with a unit (``ms``, ``s``, ``m``, ``h``, ``d``)."""

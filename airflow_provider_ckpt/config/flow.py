@@ -1,6 +1,6 @@
-"""What a pipeline moves: the models of its source, transform and sink.
+"""Models of a pipeline's source, transform and sink.
 
-Keys and defaults are those of the tables in the docs; a key that a type needs, or cannot have, is told of here.
+Keys and defaults are those of the tables in the docs. Keys that a type requires or does not support are checked here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_provider_ckpt.config.durations import Duration
 
 
 def _as_text(values: object) -> object:
-    """Numbers and truth values inside a mapping of texts, as a person writes them."""
+    """Convert the numbers and booleans of a mapping to text as it is written in YAML."""
     if not isinstance(values, Mapping):
         return values
     return {key: _written(value) for key, value in values.items()}
@@ -34,7 +34,7 @@ def _written(value: object) -> object:
 _FUNCTION = re.compile(r"task|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 Texts = Annotated[dict[str, str], BeforeValidator(_as_text)]
-"""A mapping of texts, which takes numbers and truth values too."""
+"""A mapping of texts; numbers and booleans are converted to text."""
 
 
 def _distinct_names(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def _distinct_names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Names = Annotated[tuple[str, ...], AfterValidator(_distinct_names)]
-"""Names of columns, each once."""
+"""Distinct names of columns."""
 
 
 def _delimiter(text: str) -> str:
@@ -57,26 +57,25 @@ def _delimiter(text: str) -> str:
 
 
 class Source(Part):
-    """Where records come from.
+    """Source of records.
 
     :param type: ``files``, ``postgres``, ``kafka`` or ``jdbc``
     :param connection: Airflow connection id
-    :param table: ``schema.table`` or ``table`` (postgres, jdbc; of the latter also ``catalog.schema.table``)
+    :param table: ``schema.table`` or ``table``; for jdbc also ``catalog.schema.table`` (postgres, jdbc)
     :param path: a directory or a glob pattern (files)
-    :param format: ``jsonl``, ``csv`` or ``parquet`` (files); of text it only repeats what ``transform.decode`` says
+    :param format: ``jsonl``, ``csv`` or ``parquet``; for text files it must agree with ``transform.decode`` (files)
     :param topic: the topic's name (kafka)
     :param cursor: the column that orders rows and only grows: an integer, a timestamp or a date (postgres, jdbc)
-    :param key: the columns that identify a record, where there are any: of rows with the same cursor they say which is
-        which (postgres)
-    :param columns: read only these (postgres, jdbc); all by default
-    :param start_from: ``earliest``, ``latest``, or a position; where the very first run begins
-    :param close_wait: how long planning waits for running transactions to end (postgres), or, where they cannot be
-        seen, how long a bound stands before what is below it is read (jdbc)
+    :param key: the columns that identify a record, if any; they distinguish rows with the same cursor (postgres)
+    :param columns: the columns to read; all by default (postgres, jdbc)
+    :param start_from: ``earliest``, ``latest``, or a position; the start of the very first run
+    :param close_wait: how long planning waits for running transactions to end (postgres), or, as jdbc cannot see them,
+        how long a bound must be known before records below it are read (jdbc)
     :param follow_links: whether symbolic links among the files are followed (files)
-    :param late_rows: ``refuse`` to go on where rows come, or will come, below the checkpoint; ``recover``: only warn,
-        since ``airflow ckpt recover`` is run for them (postgres)
+    :param late_rows: ``refuse`` fails if rows appear, or will appear, below the checkpoint; ``recover`` only warns, for
+        users who run ``airflow ckpt recover`` (postgres)
     :param header: whether each file's first line names its columns (csv)
-    :param jars: paths of the driver's jars on the worker, from where Spark takes them too (jdbc)
+    :param jars: paths of the driver's jars on the worker, from where Spark loads them too (jdbc)
     """
 
     type: Literal["files", "postgres", "kafka", "jdbc"]
@@ -108,33 +107,34 @@ class Source(Part):
 
     @property
     def columnar(self) -> bool:
-        """Whether it is files that have columns of their own."""
+        """Return whether the source is files with typed columns, that is Parquet."""
         return self.type == "files" and self.format == "parquet"
 
     @property
     def ordered_by_cursor(self) -> bool:
-        """Whether a position is a value of a column, which may turn up below those that were read."""
+        """Return whether positions are values of a column, so that rows may appear below positions that were read."""
         return self.type in ("postgres", "jdbc")
 
     @property
     def carried(self) -> bool:
-        """Whether Spark itself reads it, so that a lane has of its records only what comes along."""
+        """Return whether Spark itself reads the source, so that a lane has only the columns that Spark passes on."""
         return self.type == "jdbc"
 
 
 class Transform(Part):
-    """What happens between source and sink, in Spark SQL.
+    """Transform between source and sink, in Spark SQL.
 
-    :param decode: how a raw record becomes columns: ``json`` (one object a record) or ``csv``
-    :param schema_: its columns, as Spark DDL (``id bigint, at timestamp``); key ``schema``. Of Parquet files,
-        those that are wanted
-    :param where: keep only records for which this is true; the rest are counted as filtered
-    :param select: output column → expression; all columns unchanged by default
-    :param delimiter: of csv
-    :param max_record_bytes: a larger raw record is bad; Spark needs some ten times this of each lane's memory
-    :param python: a function of one's own, the last step: ``module:function``, or ``task`` where ``@task.ckpt_batch``
-        gives it
-    :param returns: the columns that it gives, as Spark DDL
+    :param decode: format of a raw record: ``json`` (one object per record) or ``csv``
+    :param schema_: columns of a record, as Spark DDL (``id bigint, at timestamp``); the YAML key is ``schema``. For
+        Parquet files, the columns to read
+    :param where: condition that records must meet; the others are counted as filtered
+    :param select: mapping from output column to expression; by default all columns pass unchanged
+    :param delimiter: delimiter of csv
+    :param max_record_bytes: maximum size of a raw record; larger ones are bad records. Spark needs about ten times this
+        much memory in each lane
+    :param python: a user's function as the last step: ``module:function``, or ``task`` if ``@task.ckpt_batch`` defines
+        it
+    :param returns: the columns that the function returns, as Spark DDL
     """
 
     decode: Literal["json", "csv"] | None = None
@@ -165,7 +165,7 @@ class Transform(Part):
             if name.lower() in by_form:
                 raise ValueError(
                     f"{shown(by_form[name.lower()])} and {shown(name)} differ only in case, which Spark and most sinks "
-                    "do not tell apart; rename one"
+                    "do not distinguish; rename one"
                 )
             by_form[name.lower()] = name
         return select
@@ -182,25 +182,25 @@ class Transform(Part):
 
     @property
     def trivial(self) -> bool:
-        """Whether records pass unchanged."""
+        """Return whether records pass unchanged."""
         return not (self.decode or self.where or self.select or self.python)
 
     @property
     def of_task(self) -> bool:
-        """Whether its function is a task's own, so that nothing else can run it."""
+        """Return whether the Python function is defined by a task, so that nothing but that task can run it."""
         return self.python == "task"
 
 
 class Sink(Part):
-    """Where records go.
+    """Sink of records.
 
     :param type: ``postgres``, ``delta``, ``iceberg``, ``kafka`` or ``files``
     :param connection: Airflow connection id
     :param table: ``schema.table`` or ``table`` (postgres); ``namespace.table`` (iceberg)
-    :param path: the table's directory (delta), or the directory that gets a file for each batch (files)
+    :param path: the table's directory (delta), or the directory that receives a file for each batch (files)
     :param topic: the topic's name (kafka)
-    :param format: what the files are: ``jsonl``, ``csv`` or ``parquet`` (files)
-    :param files_may_go: whether readers take files away, so that one that is gone is no loss (files)
+    :param format: format of the files: ``jsonl``, ``csv`` or ``parquet`` (files)
+    :param files_may_go: whether readers remove files from the directory, so that a missing file is no loss (files)
     :param mode: ``append``, or ``upsert`` by ``key`` (postgres)
     :param key: the target's key columns, for ``upsert``; for kafka, the columns that become a message's key
     :param rows_may_differ: whether the target may take more or fewer rows than are sent, since a trigger, a rule or a
@@ -254,7 +254,7 @@ class Sink(Part):
 
     @property
     def grows(self) -> bool:
-        """Whether the table gets the columns that rows have and it has not."""
+        """Return whether columns that the table lacks are added to it."""
         return self.schema_evolution == "add_columns"
 
 

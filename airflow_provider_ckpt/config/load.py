@@ -1,7 +1,7 @@
-"""Reads a pipeline from YAML or plain data. An error names the file, the line, the key and what to write instead.
+"""Load a pipeline from YAML or plain data; errors name the file, the line, the key, and what to write instead.
 
-How a YAML text becomes data is ``document.py``'s business. Everything is bounded: the text, what it holds once its
-aliases are written out, and the problems that an error lists.
+``document.py`` parses the YAML text. The size of the text, of the data with expanded aliases, and of the error messages
+is limited.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from airflow_provider_ckpt.config.problems import Path, Problem, problems
 from airflow_provider_ckpt.core.errors import ConfigError
 
 LARGEST = 256 << 10
-"""Bytes of a declaration, at most."""
+"""Maximum size of a declaration, in bytes."""
 
 MOST = 20
-"""Problems that an error lists."""
+"""Maximum number of problems that an error lists."""
 
 _LINE = 500
-"""Characters of a problem's line, its file and key included."""
+"""Maximum number of characters in a problem's line, including file and key."""
 
 _NAME = 200
-"""Characters of a file's name in an error."""
+"""Maximum number of characters of a file's name in an error."""
 
 
 def load(path: str | PathLike[str]) -> Pipeline:
-    """The pipeline that a YAML file declares.
+    """Load the pipeline that a YAML file declares.
 
     :param path: the file
-    :raises ConfigError: if it cannot be read or does not hold; one line a problem, the first stands alone: what
-        is missing comes last, since a misspelt key is often why
+    :raises ConfigError: if the file cannot be read or is invalid; the message has one line for each problem. Missing
+        keys come last, because a misspelt key is often the cause
     """
     return parse(text_of(path), fsdecode(path))
 
@@ -47,7 +47,7 @@ def text_of(path: str | PathLike[str]) -> str:
     """Return the text of a declaration's file, without parsing it as YAML.
 
     :param path: the file
-    :raises ConfigError: if it cannot be read, is no regular file, or is too large for a declaration
+    :raises ConfigError: if it cannot be read, is not a regular file, or is larger than :data:`LARGEST`
     """
     name = fsdecode(path)
     try:
@@ -60,10 +60,10 @@ def text_of(path: str | PathLike[str]) -> str:
 
 
 def parse(text: str, name: str = "<string>") -> Pipeline:
-    """The pipeline that a YAML text declares.
+    """Return the pipeline that a YAML text declares.
 
-    :param text: the document
-    :param name: what errors call the text
+    :param text: the YAML text
+    :param name: name of the text in errors
     :raises ConfigError: as :func:`load`
     """
     if len(text) > LARGEST:
@@ -78,10 +78,10 @@ def parse(text: str, name: str = "<string>") -> Pipeline:
 
 
 def build(data: Mapping[str, Any], name: str = "pipeline") -> Pipeline:
-    """The pipeline that plain data declares, for a user of Python instead of YAML.
+    """Return the pipeline that plain data declares, for declarations in Python instead of YAML.
 
-    :param data: the declaration, keys as in YAML
-    :param name: what errors call the data
+    :param data: the declaration, with the same keys as in YAML
+    :param name: name of the data in errors
     :raises ConfigError: as :func:`load`, without line numbers
     """
     unseen = [(None, fault) for fault in unseen_characters(data)]
@@ -91,18 +91,19 @@ def build(data: Mapping[str, Any], name: str = "pipeline") -> Pipeline:
 
 
 def _read(name: str) -> bytes:
-    """A file's content; one that is no file, or too large for a declaration, is not read.
+    """Return a file's content.
 
+    :raises ConfigError: if it is not a regular file, or is too large
     :raises OSError: if it cannot be read
     """
     unseen = next((letter for letter in name if letter == "\0" or "\ud800" <= letter <= "\udbff"), None)
     if unseen is not None:
-        raise ConfigError(f"{shown(name, _NAME)}: is no path of a file: it holds U+{ord(unseen):04X}")
+        raise ConfigError(f"{shown(name, _NAME)}: is not a path of a file: it contains U+{ord(unseen):04X}")
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            what = "a directory" if stat.S_ISDIR(found.st_mode) else "no regular file"
+            what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
             raise ConfigError(f"{shown(name, _NAME)}: is {what}; a pipeline is declared in a YAML file")
         with open(descriptor, "rb", closefd=False) as file:
             content = file.read(LARGEST + 1)
@@ -118,10 +119,10 @@ def _too_large(size: int) -> Problem:
 
 
 def _validated(data: Mapping[str, Any], name: str, line: Callable[[Path], int] | None = None) -> Pipeline:
-    """The pipeline that data declares.
+    """Return the pipeline that data declares.
 
-    :param line: gives the line of the key at a path
-    :raises ConfigError: one line a problem
+    :param line: function that returns the line of the key at a path
+    :raises ConfigError: if the data is invalid; the message has one line for each problem
     """
     try:
         return Pipeline.model_validate(data)
@@ -131,13 +132,13 @@ def _validated(data: Mapping[str, Any], name: str, line: Callable[[Path], int] |
 
 
 def _lines(name: str, found: Sequence[tuple[int | None, Problem]], count: int) -> str:
-    """The first of some problems, one a line, and how many there are more.
+    """Return an error message with a line for each of the first problems, and the number of further ones.
 
-    :param count: of all
+    :param count: number of all problems
     """
     lines = [_line(name, line, problem) for line, problem in found[:MOST]]
     if count > len(lines):
-        lines.append(f"{shown(name, _NAME)}: and {count - len(lines):,} problems more")
+        lines.append(f"{shown(name, _NAME)}: and {count - len(lines):,} more problems")
     return "\n".join(lines)
 
 

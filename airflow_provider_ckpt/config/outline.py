@@ -1,4 +1,4 @@
-"""Outline of a pipeline's file before validation: the pipeline's name, its DAG, and when that DAG would run."""
+"""Read the outline of a pipeline's file without validating it: the pipeline's name, its DAG's id and its schedule."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 class Outline:
     """A pipeline's name, DAG and schedule, as far as they can be read from its file.
 
-    :param name: the pipeline's name, None if it cannot be read
-    :param dag_id: the DAG's id, None where the file asks for no DAG, or its name cannot be read
+    :param name: the pipeline's name; None if it cannot be read
+    :param dag_id: the DAG's id; None if the file declares no DAG, or its name cannot be read
     :param schedule: a cron expression, a preset or an interval; not checked
-    :param start_date: the date before which nothing is scheduled
+    :param start_date: the DAG's start date
     """
 
     name: str | None = None
@@ -35,14 +35,14 @@ class Outline:
 
 
 def outline(path: Path) -> Outline:
-    """Read a file that may be wrong; raises nothing.
+    """Return the outline of a file that may be invalid; an empty one if the file cannot be read. Never raises.
 
     :param path: the file
     """
     try:
         data = Document(text_of(path), os.environ).data
         return _outline(data) if isinstance(data, dict) else Outline()
-    except Exception:  # noqa: BLE001  # one file's boundary: whatever is wrong with it must not cost the other files' DAGs
+    except Exception:  # noqa: BLE001  # an error in one file must not prevent the DAGs of the other files
         return Outline()
 
 

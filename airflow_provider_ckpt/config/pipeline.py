@@ -1,6 +1,7 @@
-"""The pipeline model: lease, run and recovery, what moves (``flow.py``), and the delivery policy (``delivery.py``).
+"""Model of a pipeline's declaration, with lease, run and recovery.
 
-Keys and defaults are those of the delivery-policy table in the docs; unknown keys are errors.
+Source, transform and sink are in ``flow.py``, the delivery policy is in ``delivery.py``. Keys and defaults are those of
+the tables in the docs; unknown keys are errors.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from airflow_provider_ckpt.core.policy import Policy
 
 
 class Lease(Part):
-    """Who may run.
+    """Lease of a pipeline, which admits one run at a time.
 
-    :param ttl: a lease that is not renewed for this long may be taken over
-    :param on_busy: ``wait`` for another run's lease, or ``fail`` at once
-    :param wait: how long ``wait`` waits
+    :param ttl: time without a renewal after which the lease may be taken over
+    :param on_busy: ``wait`` until another run releases the lease, or ``fail`` at once
+    :param wait: maximum time that ``on_busy: wait`` waits
     """
 
     ttl: Duration = timedelta(seconds=60)
@@ -47,13 +48,13 @@ class Lease(Part):
 
 
 class Run(Part):
-    """How a run is executed.
+    """Execution of a run.
 
     :param engine: ``submit`` starts Spark by the apache-spark provider's hook, ``connect`` uses a Spark Connect server
     :param connection: the Spark connection's id; without one, ``submit`` starts a local master
-    :param time_budget: plan no further wave after this long; what is left waits for the next run
+    :param time_budget: time after which no further wave is planned; remaining work waits for the next run
     :param fail_on_hold: whether a run that ends with held batches fails
-    :param conf: further Spark properties
+    :param conf: additional Spark properties
     """
 
     engine: Literal["submit", "connect"] = "submit"
@@ -70,10 +71,10 @@ class Run(Part):
 
 
 class Recovery(Part):
-    """How late the source may show records.
+    """Detection of late records.
 
-    :param window: lower bound of the low watermark's distance behind the checkpoint
-    :param settle_lag: what is younger is left out of a recovery listing
+    :param window: distance in time at which the low watermark follows the checkpoint
+    :param settle_lag: receipts that are younger than this are left out of a recovery
     """
 
     window: Duration = timedelta(days=7)
@@ -81,10 +82,23 @@ class Recovery(Part):
 
 
 class Pipeline(Part):
-    """One replication, declared once.
+    """Declaration of a pipeline.
 
-    :param name: unique in the ledger: letters, digits, ``_``, ``-`` and ``.``
-    :param dag: the DAG that a factory makes of the file; says nothing of the replication itself
+    :param name: name, unique in the ledger: letters, digits, ``_``, ``-`` and ``.``
+    :param source: source of records
+    :param transform: transform of records
+    :param sink: sink of records
+    :param delivery: delivery guarantee
+    :param commit_strategy: size of batches, and times of settlements
+    :param retry: number and delay of retries
+    :param dead_letter_queue: destination of dead letters
+    :param error_handling: handling of missing and null fields
+    :param error_policy: actions that replace the default ones, by error type
+    :param consumer: distribution of batches over lanes
+    :param lease: lease of the pipeline
+    :param run: execution of a run
+    :param recovery: detection of late records
+    :param dag: the DAG that a factory creates from the file; it does not affect the replication itself
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
@@ -134,7 +148,11 @@ class Pipeline(Part):
 
     @property
     def letters_connection(self) -> str | None:
-        """The connection of a place for dead letters that is not the sink's own: its own, or one of the same type."""
+        """Connection id of a dead letter destination other than the sink.
+
+        It is the section's own, or that of a sink or source of the same type. None if the sink writes the dead letters,
+        or there is no such connection.
+        """
         queue = self.dead_letter_queue
         if not queue.elsewhere or queue.connection:
             return queue.connection if queue.elsewhere else None
@@ -142,31 +160,31 @@ class Pipeline(Part):
 
     @property
     def connections(self) -> frozenset[str]:
-        """The ids of all Airflow connections that lanes need."""
+        """Ids of all Airflow connections that lanes need."""
         named = (self.source.connection, self.sink.connection, self.letters_connection)
         return frozenset(name for name in named if name)
 
     @property
     def properties(self) -> dict[str, str]:
-        """Spark's properties: those of ``run.conf``, and the jars of a driver that the source needs."""
+        """Spark properties: those of ``run.conf``, and the jars of the source's JDBC driver."""
         jars = [*self.source.jars, *filter(None, [self.run.conf.get("spark.jars")])]
         return {**self.run.conf, **({"spark.jars": ",".join(jars)} if jars else {})}
 
     @property
     def pinned(self) -> bool:
-        """Whether a partition's batches stay in one lane, in order (semantics, section 6)."""
+        """Return whether a partition's batches are executed in one lane, in order (semantics, section 6)."""
         if self.consumer.strategy == "auto":
             return self.sink.mode == "upsert" or "kafka" in (self.source.type, self.sink.type)
         return self.consumer.strategy != "round_robin"
 
     @property
     def policy(self) -> Policy:
-        """The delivery policy, as the core takes it."""
+        """The delivery policy as the core's type."""
         return Policy(self.retry.core, self.dead_letter_queue.enabled, dict(self.error_policy))
 
     def document(self) -> dict[str, Any]:
-        """The declaration as JSON-ready data; ``Pipeline.model_validate`` reads it back.
+        """Return the declaration as JSON-ready data without ``dag``; ``Pipeline.model_validate`` reads it.
 
-        Holds no secret, unless ``run.conf`` or an expanded variable does: those belong into connections.
+        It contains no secret unless ``run.conf`` or an environment variable does; secrets belong in connections.
         """
         return self.model_dump(mode="json", by_alias=True, exclude={"dag"})

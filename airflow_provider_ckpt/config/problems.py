@@ -1,6 +1,6 @@
-"""What is wrong with a declaration, in words: pydantic's errors as lines that name the key and the nearest known one.
+"""Convert pydantic's validation errors to problems that name the key and, for an unknown key, the nearest known one.
 
-Knows nothing of YAML: where a key stands in a file is ``load.py``'s business.
+The line of a key in its file is added by ``load.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from airflow_provider_ckpt.config.characters import look_alike, shown
 
 Path = tuple[str | int, ...]
-"""Where a value stands: keys and list indexes, from the top."""
+"""Path of a value: keys and list indexes, from the top."""
 
 _KEY = "[key]"
 """pydantic's mark for an error in a mapping's key instead of its value."""
@@ -41,11 +41,11 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
+    """A problem of a declaration.
 
-    :param path: the key that it concerns; it need not exist in the document
-    :param text: what is wrong with it
-    :param missing: whether the key is wanted and not there
+    :param path: path of the key; it need not exist in the document
+    :param text: what is wrong
+    :param missing: whether a required key is missing
     """
 
     path: Path
@@ -54,7 +54,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The path as a person writes it."""
+        """The path as text, with dots."""
         return ".".join(shown(part) for part in self.path)
 
 
@@ -66,12 +66,13 @@ def problems(
     order: Callable[[Path], int] | None = None,
     most: int,
 ) -> tuple[list[Problem], int]:
-    """The first problems that validation found, one a key, and how many there are in all.
+    """Return the first problems that validation found, one per key, and the number of all problems.
 
-    :param model: the model that refused
-    :param data: what it refused
-    :param order: gives the line of a key; what is missing comes last in any case
-    :param most: how many problems are put into words
+    :param model: the model that was validated
+    :param data: the invalid data
+    :param error: the validation error
+    :param order: function that returns the line of a key, by which problems are sorted; missing keys come last
+    :param most: maximum number of problems that are returned
     """
     by_path: dict[Path, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
@@ -83,7 +84,7 @@ def problems(
 
 
 def _path(data: object, detail: ErrorDetails) -> Path:
-    """pydantic's location without the names of union members, which are no keys."""
+    """Return the path of an error: pydantic's location without the names of union members, which are not keys."""
     found: list[str | int] = []
     for part in detail["loc"]:
         inside = isinstance(data, Mapping) and part in data
@@ -137,7 +138,7 @@ def _limit(detail: ErrorDetails) -> str:
 
 
 def _expected(detail: ErrorDetails) -> list[str]:
-    """The texts that a literal or enum error allows; pydantic has them only as prose: ``'a', 'b' or 'c'``."""
+    """Return the allowed texts of a literal or enum error, which pydantic gives as prose: ``'a', 'b' or 'c'``."""
     if detail["type"] not in ("literal_error", "enum"):
         return []
     prose: str = detail["ctx"]["expected"]
@@ -169,7 +170,7 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
 
 
 def _homes(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every key of a model and its parts, as a dotted path."""
+    """Yield every key of a model and its parts, as a dotted path."""
     for key in _keys(model):
         yield prefix + key
         part = _model_at(model, (key,))
@@ -186,16 +187,16 @@ def _annotation(model: type[BaseModel], path: Path) -> Any:
 
 
 def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
-    """The model of the part at a path, or None where it is not a part."""
+    """Return the model of the part at a path; None if the path is not a part."""
     if not path:
         return model
     found = _annotation(model, path)
-    kinds = (found, *get_args(found))  # a part that may be left out is a union with None
+    kinds = (found, *get_args(found))  # an optional part is a union with None
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def _choices(model: type[BaseModel], path: Path) -> list[str]:
-    """The texts that a key may hold, where they can be listed."""
+    """Return the texts that a key allows; empty if they cannot be listed."""
     annotation = _annotation(model, path)
     if isinstance(annotation, EnumType):
         members: Mapping[str, Enum] = annotation.__members__

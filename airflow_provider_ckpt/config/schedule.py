@@ -1,4 +1,4 @@
-"""The optional ``dag`` section: the DAG that a factory makes of a pipeline's file, see ``dag_factories/``."""
+"""Model of the optional ``dag`` section: the DAG that a factory creates from a pipeline's file (``dag_factories/``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.config.durations import Duration
 
 
 class Shape(StrEnum):
-    """What the DAG consists of."""
+    """Structure of the DAG: one task, or a task group."""
 
     OPERATOR = "operator"
     TASK_GROUP = "task_group"
@@ -36,17 +36,17 @@ def _uri(text: str) -> str:
 
 
 Moment = Annotated[datetime, AfterValidator(_aware)]
-"""A point in time; UTC if it names no zone."""
+"""A point in time; UTC if it has no time zone."""
 
 AssetUri = Annotated[str, AfterValidator(_uri)]
 
 
 class Work(Part):
-    """A schedule by what there is to do, see :class:`CkptWorkTrigger`.
+    """Schedule by the amount of new work, see :class:`CkptWorkTrigger`.
 
-    :param at_least: run as soon as so many positions are new
-    :param longest_wait: nothing waits longer than this, however little it is
-    :param look_every: how often to look; at least a second
+    :param at_least: number of new positions that starts a run at once
+    :param longest_wait: time after which fewer new positions start a run, too
+    :param look_every: time between two checks of the source, at least one second
     """
 
     at_least: Whole = Field(default=1, ge=1)
@@ -56,24 +56,27 @@ class Work(Part):
     @model_validator(mode="after")
     def _unhurried(self) -> Self:
         if self.look_every < timedelta(seconds=1):
-            raise ValueError("look_every must be at least 1s: each look asks the source")
+            raise ValueError("look_every must be at least 1s: each check queries the source")
         return self
 
 
 class Dag(Part):
-    """How a pipeline's DAG is made; of ``schedule``, ``every``, ``assets`` and ``work`` one at most.
+    """DAG of a pipeline; at most one of ``schedule``, ``every``, ``assets`` and ``work`` is given.
 
-    :param dag_id: the pipeline's name by default
+    :param dag_id: the DAG's id; the pipeline's name by default
+    :param description: the DAG's description
     :param schedule: a cron expression or a preset such as ``@hourly``
     :param every: a fixed interval
-    :param assets: URIs of assets; all of them must have an event
-    :param work: when there is enough to do
-    :param start_date: nothing is scheduled before it
+    :param assets: URIs of assets; a run starts when all of them have an event
+    :param work: schedule by the amount of new work
+    :param start_date: date before which nothing is scheduled
+    :param tags: the DAG's tags
     :param owner: the tasks' owner
-    :param task_retries: for infrastructure; batches are tried again as the delivery policy says
-    :param paused: whether it is paused when Airflow first sees it; else as Airflow is configured
+    :param task_retries: Airflow's retries of a task, for infrastructure failures; retries of batches follow the
+        delivery policy
+    :param paused: whether the DAG is paused when it is created; by default as Airflow is configured
     :param shape: ``operator``, the whole run as one task, or ``task_group``
-    :param deferrable: of ``task_group``: whether later rounds are waited for in the triggerer
+    :param deferrable: for ``task_group``: whether the triggerer waits for later rounds
     """
 
     dag_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")
@@ -96,5 +99,5 @@ class Dag(Part):
             raise ValueError("every must be longer than 0s; leave it out for no schedule")
         given = [name for name in ("schedule", "every", "assets", "work") if getattr(self, name)]
         if len(given) > 1:
-            raise ValueError(f"has {' and '.join(given)}; one of them says when to run")
+            raise ValueError(f"has {' and '.join(given)}; give only one schedule")
         return self

@@ -1,4 +1,4 @@
-"""Environment variables inside a YAML value: ``${NAME}``, or ``${NAME:-default}``; ``$${`` is a plain ``${``."""
+"""Expand environment variables in YAML values: ``${NAME}`` or ``${NAME:-default}``; ``$${`` is a literal ``${``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ _VARIABLE = re.compile(r"\$(\$(?=\{)|\{(?:(\w++)(?::-([^{}]*+))?+\})?+)")
 
 
 def expand(text: str, environment: Mapping[str, str]) -> str:
-    """The text with every variable replaced by its value.
+    """Return the text with every variable replaced by its value.
 
+    :param text: the text
     :param environment: the variables, by name
-    :raises ValueError: if a variable without a default is not set, or a ``${`` begins no variable
+    :raises ValueError: if a variable without a default is not set, or a ``${`` does not start a variable
     """
 
     def value(found: re.Match[str]) -> str:
@@ -20,7 +21,7 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
         if found[1] == "$":
             return "$"
         if name is None:
-            raise ValueError("has a ${ that begins no ${NAME} or ${NAME:-default}; write $${ for a plain ${")
+            raise ValueError("has a ${ that starts no ${NAME} or ${NAME:-default}; write $${ for a literal ${")
         if name in environment:
             return environment[name]
         if default is None:
@@ -31,7 +32,7 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
 
 
 def unset(text: str, environment: Mapping[str, str]) -> frozenset[str]:
-    """The variables without a default that a text names and that are not set.
+    """Return the variables without a default that a text refers to and that are not set.
 
     :param text: any text, a whole document
     :param environment: the variables, by name

@@ -1,4 +1,4 @@
-"""What a person should know about keys that are accepted and do less, or more, than their names say."""
+"""Warnings about keys of a declaration that have no effect, or another effect than their names suggest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_A_PLACE = {
     "table": (LetterPlace.POSTGRES,),
     "path": (LetterPlace.FILES,),
 }
-"""Keys of dead_letter_queue that say something of some places alone."""
+"""Keys of ``dead_letter_queue`` that apply only to some destinations."""
 
 _OF_A_SOURCE = {
     "table": ("postgres", "jdbc"),
@@ -31,7 +31,7 @@ _OF_A_SOURCE = {
     "late_rows": ("postgres",),
     "jars": ("jdbc",),
 }
-"""Keys of source that say something of some types alone."""
+"""Keys of ``source`` that apply only to some types."""
 
 _OF_A_SINK = {
     "table": ("postgres", "iceberg"),
@@ -40,15 +40,15 @@ _OF_A_SINK = {
     "format": ("files",),
     "files_may_go": ("files",),
 }
-"""Keys of sink that say something of some types alone."""
+"""Keys of ``sink`` that apply only to some types."""
 
 
 _NAMES = ("connection", "table", "topic", "cursor", "key", "columns")
-"""Keys that name something."""
+"""Keys whose values are names."""
 
 
 def warnings(pipeline: Pipeline) -> list[str]:
-    """What a person should know about a declaration's keys, one line each."""
+    """Return the warnings about a declaration, one line each."""
     return [
         *_of_policy(pipeline),
         *_of_another_place(pipeline),
@@ -64,8 +64,8 @@ def _of_policy(pipeline: Pipeline) -> Iterator[str]:
     if not commit.manual_commit:
         yield (
             "commit_strategy.manual_commit: false settles by timer, every "
-            f"{commit.auto_commit_interval_ms} ms; no work is ever committed before its verdict here, "
-            "so it guarantees more than its name"
+            f"{commit.auto_commit_interval_ms} ms; work is never committed before its verdict here, "
+            "so it guarantees more than its name says"
         )
     if _chosen(pipeline.error_handling, "cache_failure_behavior"):
         yield (
@@ -75,7 +75,7 @@ def _of_policy(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _of_another_place(pipeline: Pipeline) -> Iterator[str]:
-    """What is said of a place for dead letters that is not theirs."""
+    """Yield warnings about keys of a dead letter destination that is not used."""
     queue = pipeline.dead_letter_queue
     same = queue.sink is LetterPlace.SAME
     place = LetterPlace.KAFKA if same and pipeline.sink.type == "kafka" else queue.sink
@@ -88,7 +88,7 @@ def _of_another_place(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _of_another_type(name: str, part: Part, kind: str, types: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """What is said of a source or sink of another type."""
+    """Yield warnings about keys of a source or sink of another type."""
     for key, of in types.items():
         if kind not in of and _chosen(part, key):
             yield f"{name}.{key} has no effect on a {kind} {name}"
@@ -108,7 +108,7 @@ def _without_effect(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _of_mixed_alphabets(pipeline: Pipeline) -> Iterator[str]:
-    """Names that look like others: a Cyrillic letter in a Latin word names another table."""
+    """Yield warnings about names that look like others: a Cyrillic letter in a Latin word makes a different name."""
     parts = {"source": pipeline.source, "sink": pipeline.sink, "dead_letter_queue": pipeline.dead_letter_queue}
     for where, part in parts.items():
         for key in _NAMES:
@@ -120,5 +120,5 @@ def _of_mixed_alphabets(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _chosen(part: Part, key: str) -> bool:
-    """Whether a key says something else than its default, which is all that can be told of a stored declaration."""
+    """Return whether a key differs from its default; a stored declaration does not show which keys were written."""
     return bool(getattr(part, key) != type(part).model_fields[key].default)

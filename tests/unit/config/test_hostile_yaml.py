@@ -35,7 +35,7 @@ HOSTILE = {
     "aliases of aliases": (LAUGHS, "is too large: 10,000 keys and values"),
     "aliases of aliases, of keys": (LAUGHS.replace("[", "{k: [").replace("]", "]}"), "is too large"),
     "20,000 unknown keys": ("".join(f"k{at}: 1\n" for at in range(20_000)), "too many keys and values: 10,000"),
-    "4,000 unknown keys": ("".join(f"k{at}: 1\n" for at in range(4_000)), "and 3,983 problems more"),
+    "4,000 unknown keys": ("".join(f"k{at}: 1\n" for at in range(4_000)), "and 3,983 more problems"),
     "4,000 wrong values": (f"{GOOD}source.key: [{'[], ' * 4000}]", "unknown key"),
     "open lists": ("[" * 200_000, "nested too deeply"),
     "open mappings": ("{a: " * 60_000, "nested too deeply"),
@@ -84,9 +84,9 @@ HOSTILE = {
     "a Cyrillic letter in a key": (GOOD.replace("path: /in", "p\u0430th: /in"), "U+0430 (CYRILLIC SMALL LETTER A)"),
     "a Cyrillic letter in a name": (GOOD.replace("orders", "\u043erders"), "U+043E (CYRILLIC SMALL LETTER O)"),
     "a Greek letter in a choice": (GOOD.replace("files", "fil\u03b5s"), "U+03B5 (GREEK SMALL LETTER EPSILON)"),
-    "an open variable": (GOOD.replace("/in", "'${IN'"), "source.path: has a ${ that begins no ${NAME}"),
-    "many open variables": (GOOD.replace("/in", "'" + "${a:-" * 40_000 + "'"), "has a ${ that begins no ${NAME}"),
-    "a variable of an odd name": (GOOD.replace("/in", "'${a b}'"), "has a ${ that begins no ${NAME}"),
+    "an open variable": (GOOD.replace("/in", "'${IN'"), "source.path: has a ${ that starts no ${NAME}"),
+    "many open variables": (GOOD.replace("/in", "'" + "${a:-" * 40_000 + "'"), "has a ${ that starts no ${NAME}"),
+    "a variable of an odd name": (GOOD.replace("/in", "'${a b}'"), "has a ${ that starts no ${NAME}"),
     "a wrong glob": (GOOD.replace("/in", "/in/**x"), ""),
 }
 
@@ -224,11 +224,11 @@ def test_plain_data_may_hold_no_other_characters_than_yaml(changes: dict[str, di
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("a\0b.yaml", "is no path of a file: it holds U+0000"),
-        ("\ud800.yaml", "is no path of a file: it holds U+D800"),
+        ("a\0b.yaml", "is not a path of a file: it contains U+0000"),
+        ("\ud800.yaml", "is not a path of a file: it contains U+D800"),
         ("a" * 5000, "cannot be read: File name too long"),
         ("loop.yaml", "cannot be read: Too many levels of symbolic links"),
-        ("pipe.yaml", "is no regular file; a pipeline is declared in a YAML file"),
+        ("pipe.yaml", "is not a regular file; a pipeline is declared in a YAML file"),
         ("folder.yaml", "is a directory; a pipeline is declared in a YAML file"),
         ("large.yaml", "has 262,146 bytes; a declaration has 262,144 at most"),
         ("missing.yaml", "cannot be read: No such file or directory"),

@@ -185,7 +185,7 @@ def test_keys_that_do_not_do_what_they_say_have_warnings() -> None:
 
     timer, cache, letters = warnings(pipeline)
 
-    assert "no work is ever committed before its verdict" in timer
+    assert "work is never committed before its verdict" in timer
     assert "there are no lookups here" in cache
     assert letters == "dead_letter_queue.table has no effect: dead letters go beside the postgres target"
 

@@ -113,7 +113,7 @@ def test_it_may_run_when_there_is_enough_to_do(folder: Folder) -> None:
     [
         ("dag: {schedules: '@hourly'}", "orders.yaml:5: dag.schedules: unknown key; did you mean schedule?"),
         ("dag: {schedule: soon}", "orders.yaml: dag.schedule: 'soon' is no schedule; write a cron expression"),
-        ("dag: {schedule: '@daily', every: 1h}", "orders.yaml:5: dag: has schedule and every; one of them says when"),
+        ("dag: {schedule: '@daily', every: 1h}", "orders.yaml:5: dag: has schedule and every; give only one schedule"),
         ("dag: {shape: group}", "'group' is not supported; supported: operator, task_group"),
         ("dag: {assets: [customers]}", "an asset is named by its URI, such as ckpt://orders"),
         ("dag: {every: 0s}", "orders.yaml:5: dag: every must be longer than 0s"),
