@@ -1,1 +1,1 @@
-"""``airflow ckpt ...``: what a person does with pipelines and the ledger from a shell."""
+"""The command line ``airflow ckpt``: run, inspect and administer pipelines and the ledger."""

@@ -1,6 +1,6 @@
-"""What all commands share by which a person changes a pipeline: carry the act out, and say what became of it.
+"""Shared by all commands that change a pipeline: request an action, and print its result.
 
-While a run holds the lease the act is stored; whoever holds the lease applies it, and the answer names them.
+While a run holds the lease, the action is stored and the lease holder applies it; the result names the holder.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def errand(args: Namespace, *, required_by: str | None = None) -> Iterator[Errand]:
-    """What a command that changes a pipeline works on, the ledger open.
+    """Open the ledger and yield the context of an action: pipeline, actor and reason.
 
-    :param required_by: what asks for a reason, where it is not optional
+    :param required_by: name of the command if it requires a reason
+    :raises ConfigError: if a required reason is missing
     """
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
@@ -35,16 +36,16 @@ def errand(args: Namespace, *, required_by: str | None = None) -> Iterator[Erran
 
 
 def act(args: Namespace, act: Act) -> dict[str, Any]:
-    """Have the ledger carry an act out, or store it for the holder of the lease; then say which.
+    """Apply an action in the ledger, or store it for the holder of the lease, and return the result document.
 
-    :raises LedgerStateError: if it does not fit
+    :raises LedgerStateError: if the pipeline's state does not allow the action
     """
     with errand(args) as asked:
         return in_ledger(asked, act)
 
 
 def waiting(ledger: Ledger, pipeline: str) -> list[dict[str, Any]]:
-    """What people asked for and nobody has applied yet, oldest first."""
+    """Return the stored actions that were not applied yet, oldest first."""
     return [
         {
             "intent": intent.id,
@@ -58,7 +59,7 @@ def waiting(ledger: Ledger, pipeline: str) -> list[dict[str, Any]]:
 
 
 def table(result: dict[str, Any], out: TextIO) -> None:
-    """The same for a person: what happened, and each thing before and after."""
+    """Write an action's result document as tables: the result, and the values that changed."""
     rows: list[tuple[str, Any]] = [("pipeline", result["pipeline"]), ("act", result["act"]), ("done", _done(result))]
     if result["reason"]:
         rows.append(("reason", result["reason"]))

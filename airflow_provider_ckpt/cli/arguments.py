@@ -1,4 +1,4 @@
-"""The arguments that commands share, as Airflow's parser wants them; light, since every ``airflow`` call imports it."""
+"""Arguments shared by commands, in the form of Airflow's parser. Every ``airflow`` call imports this module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_provider_ckpt.core.numbers import whole
 
 
 def arg(*flags: str, **options: Any) -> Arg:
-    """One argument; the options are those of ``argparse``."""
+    """Create an argument; the options are those of ``argparse``."""
     return Arg(flags, **options)  # type: ignore[no-untyped-call]
 
 
@@ -23,23 +23,25 @@ FILE = arg("file", help="the pipeline's YAML file")
 PIPELINE = arg("pipeline", help="the pipeline's name")
 BATCHES = arg("batch", nargs="+", metavar="BATCH", help="partition#seq, as `airflow ckpt inspect` shows it")
 DECLARATION = arg(
-    "--file", help="take the pipeline's declaration from this YAML file (default: the one that its newest run stored)"
+    "--file", help="read the pipeline's declaration from this YAML file (default: the one that its newest run stored)"
 )
-PARTITION = arg("--partition", help="the source partition (default: the only one, where there is just one)")
+PARTITION = arg("--partition", help="the source partition (default: the only one, if there is just one)")
 DRY_RUN = arg("--dry-run", action="store_true", help="show what would change, and change nothing")
-WHY = arg("--reason", help="why, kept in the audit trail with your name")
-MUST_SAY_WHY = arg("--reason", required=True, help="why: required, and kept in the audit trail with your name")
-YES = arg("-y", "--yes", action="store_true", help="do not ask")
+WHY = arg("--reason", help="reason, stored in the audit log with your name")
+MUST_SAY_WHY = arg("--reason", required=True, help="reason (required), stored in the audit log with your name")
+YES = arg("-y", "--yes", action="store_true", help="do not ask for confirmation")
 LETTERS = (
-    arg("--type", action="append", metavar="TYPE", help="of this error type; may be given again"),
-    arg("--batch", action="append", metavar="BATCH", help="of this batch (partition#seq); may be given again"),
-    arg("--since", metavar="TIME", help="dead-lettered at this time or later (ISO 8601; UTC if no zone)"),
-    arg("--until", metavar="TIME", help="dead-lettered before this time"),
-    arg("--stop-at", type=position, metavar="N", help="the first N of them"),
+    arg("--type", action="append", metavar="TYPE", help="only this error type; repeatable"),
+    arg(
+        "--batch", action="append", metavar="BATCH", help="only this batch (partition#seq); may be given several times"
+    ),
+    arg("--since", metavar="TIME", help="only those dead-lettered at this time or later (ISO 8601; UTC if no zone)"),
+    arg("--until", metavar="TIME", help="only those dead-lettered before this time"),
+    arg("--stop-at", type=position, metavar="N", help="only the first N"),
 )
-"""Which dead letters are meant."""
+"""Arguments that select dead letters."""
 
-QUERY = arg("--query", metavar="TEXT", help="that contain this text in their error, bytes or headers")
+QUERY = arg("--query", metavar="TEXT", help="only those that contain this text in their error, bytes or headers")
 
 COMMON = (
     arg(
@@ -54,4 +56,4 @@ COMMON = (
     arg("--ledger", help="the ledger's connection id (default: ckpt_default)", default="ckpt_default"),
     ARG_VERBOSE,
 )
-"""What every command takes."""
+"""Arguments of every command."""

@@ -1,4 +1,4 @@
-"""``airflow ckpt audit PIPELINE``: whether every invariant holds, where every position is, and if the sink agrees."""
+"""``airflow ckpt audit PIPELINE``: check every invariant, account for every position, and compare with the sink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 _ALWAYS = ("from", "checkpoint", "planned_to")
-"""Columns that are shown even where all of them are 0."""
+"""Columns that are shown even if all values are 0."""
 
 
 def _table(result: dict[str, Any], out: TextIO) -> None:
@@ -41,7 +41,7 @@ def _sink_table(sink: dict[str, Any], out: TextIO) -> None:
     _accepted_table(sink["accepted_losses"], out)
     if sink["differences"]:
         differ = [(d["kind"], d["batch"] or d["partition"], d["message"], d["to_do"]) for d in sink["differences"]]
-        write_table(differ, out, ("disagreement", "batch", "what was found", "what to do"))
+        write_table(differ, out, ("difference", "batch", "what was found", "what to do"))
 
 
 def _accepted_table(accepted: dict[str, Any], out: TextIO) -> None:
@@ -63,7 +63,7 @@ def _accepted_table(accepted: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def audit(args: Namespace) -> dict[str, Any]:
-    """Check, and fail if anything does not hold."""
+    """Check a pipeline, and fail if an invariant is violated or ledger and sink differ."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -98,4 +98,4 @@ def _violated(violations: list[dict[str, Any]]) -> list[str]:
 
 def _differing(differences: list[dict[str, Any]]) -> list[str]:
     names = sorted({difference["kind"] for difference in differences})
-    return [f"ledger and sink disagree {len(differences)} times ({', '.join(names)})"] if names else []
+    return [f"ledger and sink differ {len(differences)} times ({', '.join(names)})"] if names else []

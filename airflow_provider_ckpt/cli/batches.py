@@ -1,4 +1,4 @@
-"""``airflow ckpt hold``, ``release`` and ``skip``: what a person decides about single batches."""
+"""``airflow ckpt hold``, ``release`` and ``skip``: actions on single batches."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from airflow_provider_ckpt.replication.actions.actions import batch_keys
 
 @command(table)
 def hold(args: Namespace) -> dict[str, Any]:
-    """Put batches aside."""
+    """Hold batches."""
     return act(args, Act(ActKind.HOLD, batch_keys(args.batch)))
 
 
 @command(table)
 def release(args: Namespace) -> dict[str, Any]:
-    """Give held batches their attempts back; all of them must be asked for."""
+    """Plan held batches again, with all of their attempts; ``--all`` is required to release all of them."""
     if bool(args.batch) == args.all:
-        raise ConfigError("name the batches to release, or say --all.", hint="Not both, and not neither.")
+        raise ConfigError("name the batches to release, or add --all.", hint="Give one of the two, not both.")
     return act(args, Act(ActKind.RELEASE, batch_keys(args.batch)))
 
 
 @command(table)
 def skip(args: Namespace) -> dict[str, Any]:
-    """Give batches up."""
+    """Skip batches: their records are not delivered."""
     with errand(args, required_by="skip") as asked:
         return actions.skip(asked, args.batch)

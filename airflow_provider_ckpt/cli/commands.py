@@ -1,4 +1,4 @@
-"""``airflow ckpt`` and what is below it; a command itself is imported when it is called."""
+"""Definition of ``airflow ckpt`` and its subcommands; the module of a command is imported when it is called."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ _COMMANDS = "airflow_provider_ckpt.cli"
 
 
 def get_ckpt_commands() -> list[CLICommand]:
-    """Every ``airflow ckpt`` command; named in the provider's info."""
+    """Return all ``airflow ckpt`` commands; the provider info refers to this function."""
     commands = (*_running(), *_looking(), *_phases(), *_batches(), *_again(), *_sinks(), *_dead_letters(), *_keeping())
     return [GroupCommand("ckpt", "Checkpointed replication: pipelines and the ledger", commands)]
 
 
 def _command(name: str, function: str, text: str, *args: Arg, more: str | None = None) -> ActionCommand:
-    """A command that is imported when it is called.
+    """Create a command whose module is imported when it is called.
 
+    :param name: the command's name
     :param function: module and function below ``cli``
-    :param more: follows the first line of the command's own help
+    :param text: first line of the help
+    :param args: arguments, in addition to the common ones
+    :param more: further text of the command's own help
     """
     description = f"{text}. {more}" if more else None
     return ActionCommand(
@@ -34,10 +37,10 @@ def _running() -> Iterable[CLICommand]:
     yield _command(
         "run",
         "run.run",
-        "Replicate whatever is new, once",
+        "Replicate all new records, once",
         given.FILE,
         more="One run of a pipeline without a DAG: the same code, the same ledger. "
-        "Exit status 0 if it ended with nothing held, or run.fail_on_hold is false; else 1.",
+        "Exit status 0 if it ended with no batch held, or run.fail_on_hold is false; else 1.",
     )
 
     yield _command(
@@ -45,55 +48,55 @@ def _running() -> Iterable[CLICommand]:
         "validation.validate",
         "Check pipelines' YAML files",
         arg("files", nargs="+", metavar="FILE", help="a pipeline's YAML file"),
-        arg("--connect", action="store_true", help="also ask source and sink whether they fit; changes nothing there"),
-        more="Exit status 1 if any file does not hold.",
+        arg("--connect", action="store_true", help="also check them against source and sink; changes nothing there"),
+        more="Exit status 1 if any file is invalid.",
     )
     yield _command(
         "plan",
         "plan.plan",
-        "Say what a run would do, and change nothing",
+        "Show what a run would do, and change nothing",
         given.FILE,
-        more="Partitions, ranges, batches and records as the source stands now, and work that waits or is held.",
+        more="Partitions, ranges, batches and records of the source as it is now, and batches that wait or are held.",
     )
 
 
 def _looking() -> Iterable[CLICommand]:
-    what = arg("what", nargs="?", metavar="BATCH", help="a batch (partition#seq) or a partition (default: all of it)")
-    quick = arg("--quick", action="store_true", help="leave out what only the whole history can show")
-    sink = arg("--against-sink", action="store_true", help="also recount receipts, dead letters and rows in the sink")
+    what = arg("what", nargs="?", metavar="BATCH", help="a batch (partition#seq) or a partition (default: everything)")
+    quick = arg("--quick", action="store_true", help="omit the checks that need the whole history")
+    sink = arg("--against-sink", action="store_true", help="also count receipts, dead letters and rows in the sink")
     shared = arg("--shared-target", action="store_true", help="others write to the target too: do not count its rows")
-    yield _command("status", "status.show", "Say where a pipeline stands", given.PIPELINE)
+    yield _command("status", "status.show", "Show the state of a pipeline", given.PIPELINE)
     yield _command(
         "inspect",
         "inspect_.inspect",
-        "Show a batch, a partition, or everything that is not resolved",
+        "Show a batch, a partition, or all unresolved batches",
         given.PIPELINE,
         what,
-        more="Of a batch: its state, attempts, receipt and newest error.",
+        more="For a batch: its state, attempts, receipt and newest error.",
     )
     yield _command(
         "audit",
         "audit.audit",
         "Check every invariant and account for every position",
         *(given.PIPELINE, quick, sink, shared, given.DECLARATION),
-        more="Exit status 1 if anything does not hold, or ledger and sink disagree.",
+        more="Exit status 1 if an invariant is violated, or ledger and sink differ.",
     )
 
 
 def _phases() -> Iterable[CLICommand]:
-    force = arg("--force", action="store_true", help="abandon what is in flight and fence it; needs --reason")
+    force = arg("--force", action="store_true", help="abandon the batches in flight and fence the sink; needs --reason")
     yield _command(
         "drain",
         "phases.drain",
-        "Begin nothing more, and let what is in flight end",
+        "Start no further batch, and let the batches in flight end",
         *(given.PIPELINE, given.WHY, given.DRY_RUN),
     )
     yield _command(
         "stop",
         "phases.stop",
-        "Drain, and stop as soon as nothing is in flight",
+        "Drain, and stop as soon as no batch is in flight",
         *(given.PIPELINE, force, given.WHY, given.DRY_RUN, given.DECLARATION),
-        more="Planned and held batches stay where they are and go on blocking the checkpoint.",
+        more="Planned and held batches remain and continue to block the checkpoint.",
     )
     yield _command(
         "resume",
@@ -105,26 +108,26 @@ def _phases() -> Iterable[CLICommand]:
 
 def _batches() -> Iterable[CLICommand]:
     some = arg("batch", nargs="*", metavar="BATCH", help="partition#seq, as `airflow ckpt inspect` shows it")
-    every = arg("--all", action="store_true", help="all that are held")
+    every = arg("--all", action="store_true", help="all held batches")
     yield _command(
         "hold",
         "batches.hold",
-        "Put batches aside; they go on blocking the checkpoint",
+        "Hold batches; they continue to block the checkpoint",
         *(given.PIPELINE, given.BATCHES, given.WHY, given.DRY_RUN),
     )
     yield _command(
         "release",
         "batches.release",
-        "Give held batches their attempts back",
+        "Plan held batches again, with all of their attempts",
         *(given.PIPELINE, some, every, given.WHY, given.DRY_RUN),
     )
     yield _command(
         "skip",
         "batches.skip",
-        "Give batches up: their records are not delivered",
+        "Skip batches: their records are not delivered",
         *(given.PIPELINE, given.BATCHES, given.MUST_SAY_WHY, given.DRY_RUN),
-        more="A batch that was ever begun is skipped by claiming `void` in the sink, which the next run does; "
-        "if it was delivered after all, its receipt stands.",
+        more="A batch that was ever started is skipped by claiming `void` in the sink, which the next run does; "
+        "if it was delivered after all, its receipt remains valid.",
     )
 
 
@@ -132,13 +135,13 @@ def _again() -> Iterable[CLICommand]:
     yield _command(
         "rewind",
         "rewind.rewind",
-        "Set the checkpoint back, so that what follows is read and delivered again",
+        "Move the checkpoint back, so that the records after it are read and delivered again",
         *(given.PIPELINE, given.PARTITION),
         arg("--to-position", type=given.position, metavar="N", help="the first position to read again"),
-        arg("--to-time", metavar="TIME", help="back to where the checkpoint stood then (ISO 8601; UTC if no zone)"),
+        arg("--to-time", metavar="TIME", help="to the checkpoint at that time (ISO 8601; UTC if no zone)"),
         arg("--to-batch", metavar="BATCH", help="the batch to read again first, by its receipt in the sink"),
         *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
-        more="A new generation begins; what was unresolved is superseded. A sink that appends gets the rows twice.",
+        more="A new generation starts; unresolved batches are superseded. A sink that appends gets the rows twice.",
     )
     span = (
         arg("--from", dest="start", type=given.position, required=True, metavar="N", help="the first position"),
@@ -148,41 +151,43 @@ def _again() -> Iterable[CLICommand]:
             type=given.position,
             required=True,
             metavar="M",
-            help="where to end: the first position left out",
+            help="the first position after the range",
         ),
     )
     replayed = arg(
         "--with-replayed",
         action="store_true",
-        help="also what a replay of dead letters has delivered, though a sink that appends gets it twice",
+        help="also records that a replay of dead letters has delivered; a sink that appends gets them twice",
     )
     yield GroupCommand(
         "replay",
-        "Read something once more, beside the stream",
+        "Read records again, in side partitions",
         (
             _command(
                 "range",
                 "rewind.replay_range",
-                "Read a stretch below the checkpoint once more",
+                "Read a range below the checkpoint again",
                 *(given.PIPELINE, given.PARTITION, *span, replayed, given.WHY, given.DRY_RUN, given.DECLARATION),
-                more="The checkpoint stays. A sink that appends gets the rows twice.",
+                more="The checkpoint does not move. A sink that appends gets the rows twice.",
             ),
         ),
     )
     yield _command(
         "recover",
         "recovery.recover",
-        "Find what is unaccounted for, and have it read again",
+        "Find records that are unaccounted for, and plan them to be read again",
         *(given.PIPELINE, given.WHY, given.DRY_RUN, given.DECLARATION),
     )
     yield _command(
         "adopt",
         "recovery.adopt",
-        "Go on under another ledger's receipts in the sink",
+        "Continue with another ledger's receipts in the sink",
         given.PIPELINE,
-        arg("--ledger-id", required=True, metavar="ID", help="the other ledger, as the refusal of a run names it"),
+        arg(
+            "--ledger-id", required=True, metavar="ID", help="the other ledger, as the error of a refused run names it"
+        ),
         *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
-        more="For a ledger that was lost: give --file where this one has never run the pipeline.",
+        more="For a ledger that replaces a lost one; give --file if it has never run the pipeline.",
     )
 
 
@@ -190,45 +195,45 @@ def _sinks() -> Iterable[CLICommand]:
     yield _command(
         "accept-sink",
         "sinks.accept_sink",
-        "Go on with a sink that lost commits, was emptied or made anew",
+        "Continue with a sink that lost commits, was emptied or recreated",
         given.PIPELINE,
-        arg("--resend", action="store_true", help="send again exactly what the sink has no receipt for"),
-        arg("--keep", action="store_true", help="go on from the checkpoint; what is lost stays lost"),
+        arg("--resend", action="store_true", help="send again exactly the ranges without a receipt in the sink"),
+        arg("--keep", action="store_true", help="continue from the checkpoint; lost records remain lost"),
         arg(
             "--from",
             dest="start",
             action="append",
             metavar="[PARTITION=]N",
-            help="with --resend: send again from this position on, where receipts do not tell what is lost",
+            help="with --resend: send again from this position on, if receipts do not show what is lost",
         ),
         *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
-        more="For a pipeline whose runs are refused since the sink is not as this ledger left it. --dry-run says what "
-        "would be sent again.",
+        more="For a pipeline whose runs are refused because the sink is not as this ledger left it. --dry-run shows "
+        "what would be sent again.",
     )
     yield _command(
         "move",
         "sinks.move",
-        "Let the next run deliver to another sink than so far",
+        "Let the next run deliver to another sink",
         given.PIPELINE,
-        arg("--unreachable", action="store_true", help="the sink so far cannot be asked any more; see the runbook"),
+        arg("--unreachable", action="store_true", help="the previous sink cannot be read any more; see the runbook"),
         *(given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
-        more="Settles with the sink so far (its stored declaration, or --file). Then the sink that the next run "
-        "declares is the pipeline's, from the checkpoint on.",
+        more="Settles the previous sink's receipts (as declared by the newest run, or --file). The next run then "
+        "delivers to the sink that it declares, from the checkpoint on.",
     )
 
 
 def _dead_letters() -> Iterable[CLICommand]:
-    every = arg("--all", action="store_true", help="those that were replayed or discarded as well")
-    to = arg("--to", required=True, metavar="FILE", help="a file that is not there yet")
+    every = arg("--all", action="store_true", help="also those that were replayed or discarded")
+    to = arg("--to", required=True, metavar="FILE", help="a file that does not exist yet")
     looking = (given.PIPELINE, *given.LETTERS, every)
     yield GroupCommand(
         "dlq",
-        "Dead letters: look at them, send them once more, give them up",
+        "Show, replay and discard dead letters",
         (
             _command(
                 "list",
                 "dlq.list_all",
-                "Say how many there are, and what became of them",
+                "Show their numbers and states",
                 *looking,
                 given.DECLARATION,
             ),
@@ -244,14 +249,15 @@ def _dead_letters() -> Iterable[CLICommand]:
             _command(
                 "replay",
                 "dlq.replay",
-                "Send them once more",
+                "Send them again",
                 *(given.PIPELINE, *given.LETTERS, given.QUERY, given.WHY, given.DRY_RUN, given.DECLARATION),
-                more="Through the pipeline as it stands now, beside the stream. What fails again is parked again.",
+                more="Through the pipeline as it is declared now, in a side partition. A record that fails again is "
+                "parked again.",
             ),
             _command(
                 "discard",
                 "dlq.discard",
-                "Give them up; the sink keeps them",
+                "Mark them as discarded; the sink still stores them",
                 *(given.PIPELINE, *given.LETTERS, given.QUERY, given.MUST_SAY_WHY, given.DRY_RUN, given.DECLARATION),
             ),
         ),
@@ -262,11 +268,11 @@ def _keeping() -> Iterable[CLICommand]:
     breaking = arg("--break", dest="break_lease", action="store_true", help="take it from its owner; needs --reason")
     some = arg("pipeline", nargs="?", help="the pipeline's name")
     every = arg("--all", action="store_true", help="all pipelines")
-    keep = arg("--keep", default="30d", metavar="SPAN", help="how much of the past to keep, such as 30d (default)")
+    keep = arg("--keep", default="30d", metavar="SPAN", help="age of history to keep, such as 30d (default)")
     yield _command(
         "lease",
         "lease.lease",
-        "Say who may run a pipeline, or take that right away",
+        "Show who holds a pipeline's lease, or break it",
         *(given.PIPELINE, breaking, given.WHY, given.DRY_RUN),
     )
     yield _command(
@@ -284,7 +290,7 @@ def _keeping() -> Iterable[CLICommand]:
             _command(
                 "delete",
                 "pipelines.delete",
-                "Forget a pipeline; sink and audit trail stay",
+                "Delete a pipeline from the ledger; sink and audit log remain",
                 *(given.PIPELINE, given.MUST_SAY_WHY, given.YES, given.DRY_RUN),
             ),
         ),
@@ -298,44 +304,50 @@ def _keeping() -> Iterable[CLICommand]:
             _command(
                 "downgrade",
                 "db.downgrade",
-                "Take the ledger back to an older revision",
-                arg("revision", help="such as 0001; base drops the tables and all that they hold"),
+                "Downgrade the ledger to an older revision",
+                arg("revision", help="such as 0001; base drops the tables and their content"),
                 *(given.YES, given.DRY_RUN),
-                more="For going back to an older version of the package.",
+                more="For returning to an older version of the package.",
             ),
             GroupCommand(
-                "roles", "Print SQL for PostgreSQL roles with few rights; connects to nothing", tuple(_roles())
+                "roles", "Print SQL for PostgreSQL roles with few privileges; connects to nothing", tuple(_roles())
             ),
         ),
     )
 
 
 def _roles() -> Iterable[CLICommand]:
-    reader = arg("--reader", default="ckpt_reader", metavar="ROLE", help="may only look (default: ckpt_reader)")
+    reader = arg("--reader", default="ckpt_reader", metavar="ROLE", help="role that only reads (default: ckpt_reader)")
     yield _command(
         "ledger",
         "roles.ledger",
-        "SQL for a ledger: a schema of its own, and roles that migrate, run and look on",
+        "SQL for a ledger: its schema, and roles that migrate, run pipelines and read",
         arg("--schema", default="ckpt", help="the ledger's own schema (default: ckpt)"),
-        arg("--owner", default="ckpt_owner", metavar="ROLE", help="migrates (default: ckpt_owner)"),
-        arg("--runtime", default="ckpt_runtime", metavar="ROLE", help="runs pipelines (default: ckpt_runtime)"),
+        arg("--owner", default="ckpt_owner", metavar="ROLE", help="role that migrates (default: ckpt_owner)"),
+        arg(
+            "--runtime", default="ckpt_runtime", metavar="ROLE", help="role that runs pipelines (default: ckpt_runtime)"
+        ),
         reader,
-        more="To be run before the first migration, and again after every one.",
+        more="Run it before the first migration, and again after every one.",
     )
     yield _command(
         "sink",
         "roles.sink",
-        "SQL for targets: a role that writes to them and may create nothing",
+        "SQL for targets: a role that writes to them and cannot create objects",
         arg("schema", help="the schema of the targets"),
-        arg("--table", action="append", metavar="NAME", help="a target in it; may be given again"),
+        arg("--table", action="append", metavar="NAME", help="a target in the schema; repeatable"),
         arg("--upsert", action="store_true", help="pipelines replace rows by key there"),
         arg(
-            "--pipeline", action="append", metavar="NAME", help="a pipeline that runs as the writer; may be given again"
+            "--pipeline",
+            action="append",
+            metavar="NAME",
+            help="a pipeline that runs as the writer; repeatable",
         ),
-        arg("--writer", default="ckpt_writer", metavar="ROLE", help="writes (default: ckpt_writer)"),
+        arg("--writer", default="ckpt_writer", metavar="ROLE", help="role that writes (default: ckpt_writer)"),
         reader,
-        more="It makes the sink's bookkeeping tables beside the targets, where the writer sees its own pipelines "
-        "alone. Run again with fewer tables or pipelines, it takes back the rest; with none, everything.",
+        more="It creates the sink's bookkeeping tables beside the targets; the writer sees only the rows of its own "
+        "pipelines there. If it is run again with fewer tables or pipelines, it revokes the rest; with none, "
+        "everything.",
     )
     yield _command(
         "source",

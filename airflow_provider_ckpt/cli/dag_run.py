@@ -1,6 +1,6 @@
-"""The DAG run that worked on a pipeline last: what Airflow calls it, and whether the ledger knows otherwise.
+"""Find the DAG run that worked on a pipeline last, and compare its state in Airflow with the ledger.
 
-Marking a run in Airflow changes no ledger, so the two may disagree; then the ledger tells what is true.
+Marking a run in Airflow does not change the ledger, so the two may disagree; the ledger is right then.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _UNDONE = (BatchState.PLANNED, BatchState.IN_FLIGHT)
 
 
 def seen_by_airflow(status: dict[str, Any]) -> dict[str, Any] | None:
-    """The DAG run that held the lease last or else began batches last, JSON-ready; None if it was no DAG run that did.
+    """Return the DAG run that held the lease last, or else started batches last, JSON-ready; None if there is none.
 
-    :param status: as the ledger tells it
+    :param status: the pipeline's status from the ledger
     """
     owner = next(filter(dag_run_of, (status["lease"]["owner"], status["begun_by"])), None)
     found = dag_run_of(owner)
@@ -35,27 +35,27 @@ def seen_by_airflow(status: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def disagreement(state: str | None, status: dict[str, Any], running: Sequence[str] = ()) -> str | None:
-    """What the ledger holds against the state of a DAG run, None if nothing.
+    """Return an explanation if the ledger contradicts the state of a DAG run, else None.
 
-    :param state: the DAG run's
-    :param status: as the ledger tells it
+    :param state: the DAG run's state
+    :param status: the pipeline's status from the ledger
     :param running: tasks that work on the pipeline under a lease and that Airflow shows as running
     """
     if state == "running" and running and not is_held(status["lease"]):
         return (
-            f"Airflow shows {', '.join(running)} as running, but nobody holds the lease: it is about to begin or to "
-            "end, or its worker has died, which Airflow notices later; the next run sends what has no verdict"
+            f"Airflow shows {', '.join(running)} as running, but nobody holds the lease: it is about to start or to "
+            "end, or its worker has died, which Airflow notices later; the next run sends the batches without a verdict"
         )
     undone = [f"{status['batches'][name.value]} {name.value}" for name in _UNDONE if status["batches"].get(name.value)]
     if state == "success" and undone:
         return f"the DAG run is a success, but batches have no verdict: {', '.join(undone)}; the next run sends them"
     if state == "failed" and not undone and not status["held"]:
-        return "the DAG run failed, but all that was planned has its verdict: there is nothing to repeat"
+        return "the DAG run failed, but all planned batches have a verdict: there is nothing to repeat"
     return None
 
 
 def _running(owner: str) -> list[str]:
-    """The tasks of a lease's owner that Airflow shows as running."""
+    """Return the tasks of a lease's owner that Airflow shows as running."""
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -74,12 +74,12 @@ def _running(owner: str) -> list[str]:
         with create_session() as session:
             return sorted(session.scalars(query))
     except SQLAlchemyError as error:
-        log.debug("Airflow's metadata database does not tell of tasks: %s", error)
+        log.debug("cannot read tasks from Airflow's metadata database: %s", error)
         return []
 
 
 def _state(dag_id: str, run_id: str) -> str | None:
-    """The state of a DAG run, None if Airflow does not know it (any more) or has no metadata database here."""
+    """Return the state of a DAG run; None if Airflow does not know it, or its metadata database cannot be read."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -90,6 +90,6 @@ def _state(dag_id: str, run_id: str) -> str | None:
             known = select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
             state = session.scalar(known)
     except SQLAlchemyError as error:
-        log.debug("Airflow's metadata database does not tell of DAG runs: %s", error)
+        log.debug("cannot read DAG runs from Airflow's metadata database: %s", error)
         return None
     return None if state is None else str(state)

@@ -1,4 +1,4 @@
-"""``airflow ckpt db migrate``, ``check`` and ``downgrade``: the ledger's tables, wherever the ledger is."""
+"""``airflow ckpt db migrate``, ``check`` and ``downgrade``: create, check and downgrade the ledger's tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def migrate(args: Namespace) -> dict[str, Any]:
 
 @command(_table)
 def check(args: Namespace) -> dict[str, Any]:
-    """Say at which revision the ledger is; exit status 1 unless it is this version's."""
+    """Show the ledger's revision; exit status 1 unless it is this version's."""
     from airflow_provider_ckpt.ledger.store import migrate as migrations
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
@@ -50,7 +50,7 @@ def check(args: Namespace) -> dict[str, Any]:
 
 @command(_table)
 def downgrade(args: Namespace) -> dict[str, Any]:
-    """Take the ledger back to an older revision, while no run is active."""
+    """Downgrade the ledger to an older revision, if no run holds a lease."""
     from airflow_provider_ckpt.ledger.store import migrate as migrations
     from airflow_provider_ckpt.ledger_location import locate_ledger
 
@@ -59,8 +59,8 @@ def downgrade(args: Namespace) -> dict[str, Any]:
     steps = _steps(before, args.revision)
     _refuse_while_running(location.url, before)
     if steps and not args.dry_run:
-        loses = "all of it" if args.revision == "base" else "what only newer revisions can hold"
-        confirm(args, f"Take the ledger in {location.where} back to {args.revision}? It loses {loses}.")
+        loses = "everything" if args.revision == "base" else "the data that only newer revisions can store"
+        confirm(args, f"Downgrade the ledger in {location.where} to {args.revision}? It loses {loses}.")
         migrations.downgrade(location.url, args.revision)
     return {
         "ledger": location.where,
@@ -73,9 +73,9 @@ def downgrade(args: Namespace) -> dict[str, Any]:
 
 
 def _steps(current: str | None, wanted: str) -> list[str]:
-    """The revisions to undo, newest first.
+    """Return the revisions to undo, newest first.
 
-    :raises ConfigError: if the ledger was never at the wanted one
+    :raises ConfigError: if the wanted revision is not an older one of this ledger
     """
     from alembic.script import ScriptDirectory
 
@@ -85,14 +85,17 @@ def _steps(current: str | None, wanted: str) -> list[str]:
     known = [] if current is None else [script.revision for script in scripts.iterate_revisions(current, "base")]
     if current is None or wanted not in [*known, "base"]:
         raise ConfigError(
-            f"the ledger is at revision {current or 'none'} and cannot go back to {wanted!r}.",
-            hint=f"It can go back to: {', '.join([*known[1:], 'base']) if known else 'nothing'}.",
+            f"the ledger is at revision {current or 'none'} and cannot be downgraded to {wanted!r}.",
+            hint=f"Possible revisions: {', '.join([*known[1:], 'base']) if known else 'none'}.",
         )
     return known if wanted == "base" else known[: known.index(wanted)]
 
 
 def _refuse_while_running(url: str, revision: str | None) -> None:
-    """A downgrade takes tables away that a run needs; at another revision than ours none of this version's can run."""
+    """Raise an error if a run holds a lease, because a downgrade drops tables that it needs.
+
+    If the ledger is at another revision than this version's, no run of this version can be active.
+    """
     from airflow_provider_ckpt.ledger.ledger import Ledger
     from airflow_provider_ckpt.ledger.store import migrate as migrations
 

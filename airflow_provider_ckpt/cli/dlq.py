@@ -1,4 +1,4 @@
-"""``airflow ckpt dlq list``, ``show``, ``export``, ``replay`` and ``discard``: what becomes of dead letters."""
+"""``airflow ckpt dlq list``, ``show``, ``export``, ``replay`` and ``discard``: show dead letters and act on them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHOWN = 100
 
 @command(write_document)
 def list_all(args: Namespace) -> dict[str, Any]:
-    """The index: how many of which batch and error type, and what became of them."""
+    """Return the index of dead letters: number and state by batch and error type."""
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import dead_letters
@@ -51,7 +51,7 @@ def list_all(args: Namespace) -> dict[str, Any]:
 
 
 def _first(entries: list[Entry], number: int | None) -> Iterator[Entry]:
-    """The entries of the first so many letters."""
+    """Return the entries of the first ``number`` dead letters."""
     chosen = first_of((entry.letters for entry in entries), number)
     return (replace(entry, letters=letters) for entry, letters in zip(entries, chosen, strict=False))
 
@@ -77,7 +77,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def show(args: Namespace) -> dict[str, Any]:
-    """Dead letters themselves, the oldest first."""
+    """Return the dead letters with their content, oldest first."""
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
 
@@ -89,7 +89,7 @@ def show(args: Namespace) -> dict[str, Any]:
 
 @command(write_document)
 def export(args: Namespace) -> dict[str, Any]:
-    """Write dead letters to a file, as JSON lines that hold their bytes in base64."""
+    """Write dead letters to a file, as JSON lines with their bytes in base64."""
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
 
@@ -106,13 +106,13 @@ def export(args: Namespace) -> dict[str, Any]:
 
 @command(table)
 def replay(args: Namespace) -> dict[str, Any]:
-    """Have dead letters sent once more, by the next run or the one that holds the lease."""
+    """Request a replay of dead letters, by the next run or the one that holds the lease."""
     return _acted(args, ActKind.REPLAY_LETTERS)
 
 
 @command(table)
 def discard(args: Namespace) -> dict[str, Any]:
-    """Give dead letters up; the sink keeps them."""
+    """Mark dead letters as discarded; the sink still stores them."""
     return _acted(args, ActKind.DISCARD_LETTERS, required_by="dlq discard")
 
 
@@ -126,14 +126,14 @@ def _selection(args: Namespace) -> Selection:
 
 
 def _meant(args: Namespace, index: LetterIndex) -> list[Entry]:
-    """The entries that are meant: those that somebody still has to do something about, or with ``--all`` any."""
+    """Return the selected entries that are neither replayed nor discarded; with ``--all`` all selected entries."""
     chosen = _selection(args)
     check_batches(index, chosen, args.pipeline)
     return [entry for entry in index.entries if chosen.names(entry) and (args.all or entry.state in UNDELIVERED)]
 
 
 def _found(args: Namespace, setup: Setup) -> Iterator[tuple[Entry, KeptLetter]]:
-    """The letters that are meant, from the sink."""
+    """Yield the selected dead letters with their content from the sink."""
     from airflow_provider_ckpt.replication.actions import dead_letters
 
     for entry, kept in dead_letters.look(setup, _meant(args, dead_letters.index(setup))):
@@ -172,13 +172,13 @@ def _base64(value: bytes | None) -> str | None:
 
 
 def _new_file(path: str) -> TextIO:
-    """A file of that name for this user's eyes alone; records may hold anything.
+    """Create a file that only the current user can read, because records may contain anything.
 
-    :raises ConfigError: if it exists, or cannot be made
+    :raises ConfigError: if it exists, or cannot be created
     """
     try:
         return TextIOWrapper(private_files.create(Path(path)), encoding="utf-8")
     except OSError as error:
         raise ConfigError(
-            f"cannot write {path}: {error.strerror}.", hint="Name a file that is not there yet."
+            f"cannot write {path}: {error.strerror}.", hint="Name a file that does not exist yet."
         ) from error

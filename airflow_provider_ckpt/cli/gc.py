@@ -1,4 +1,4 @@
-"""``airflow ckpt gc PIPELINE | --all``: delete history that is old and that recovery does not need."""
+"""``airflow ckpt gc PIPELINE | --all``: delete old history that recovery does not need."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def gc(args: Namespace) -> dict[str, Any]:
-    """Collect, pipeline by pipeline; runs may go on meanwhile."""
+    """Delete old history, pipeline by pipeline; runs may be active meanwhile."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     keep = _span(args.keep)
@@ -46,20 +46,22 @@ def gc(args: Namespace) -> dict[str, Any]:
 
 def _chosen(args: Namespace, ledger: Ledger) -> list[str]:
     if (args.pipeline is None) != args.all:
-        raise ConfigError("name a pipeline, or say --all.", hint="Not both, and not neither.")
+        raise ConfigError("name a pipeline, or add --all.", hint="Give one of the two, not both.")
     return ledger.pipelines() if args.all else [args.pipeline]
 
 
 def _span(text: str) -> timedelta:
-    """A time span with a unit: a bare number would be seconds elsewhere, and here that would delete almost all.
+    """Parse a duration with a unit.
 
-    :raises ConfigError: if it cannot be read
+    A bare number is refused: elsewhere it means seconds, which here would delete almost everything.
+
+    :raises ConfigError: if the text is invalid
     """
     found = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip())
     span = None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
     if span is None or span > _LONGEST:
         raise ConfigError(
-            f"--keep {text}: no time span.",
+            f"--keep {text}: not a duration.",
             hint="Write a number and a unit, such as 12h, 30d or 8w; a hundred years at most.",
         )
     return span

@@ -1,4 +1,4 @@
-"""Who gives a command, why, and whether they are sure."""
+"""Actor, reason and confirmation of a command."""
 
 from __future__ import annotations
 
@@ -12,36 +12,39 @@ from airflow_provider_ckpt.core.errors import ConfigError
 
 
 def who() -> str:
-    """The operating system's user on this host; not what the environment says, which anyone can set."""
+    """Return the actor: the operating system's user and the host.
+
+    Environment variables are ignored, because anyone can set them.
+    """
     uid = os.getuid()
     try:
         name = pwd.getpwuid(uid).pw_name
-    except KeyError:  # a container may run under a number that has no name
+    except KeyError:  # a container may run under a uid without a name
         name = str(uid)
     return f"cli:{name}@{socket.gethostname()}"
 
 
 def why(args: Namespace, *, required_by: str | None = None) -> str | None:
-    """The reason as the person gave it.
+    """Return the reason that the user gave; None if there is none.
 
-    :param required_by: what asks for one, where it is not optional
-    :raises ConfigError: if there must be one and there is none
+    :param required_by: name of the command if it requires a reason
+    :raises ConfigError: if a required reason is missing
     """
     given: str = (args.reason or "").strip()
     if required_by and not given:
-        raise ConfigError(f"{required_by} needs a reason.", hint="Say why with --reason; the audit trail keeps it.")
+        raise ConfigError(f"{required_by} needs a reason.", hint="Give it with --reason; the audit log stores it.")
     return given or None
 
 
 def confirm(args: Namespace, question: str) -> None:
-    """Ask for a yes, unless ``--yes`` gave it.
+    """Ask for a confirmation, unless ``--yes`` is given.
 
-    :raises ConfigError: if the answer is anything else, or there is nobody to ask
+    :raises ConfigError: if the answer is not yes, or standard input is not a terminal
     """
     if args.yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError(f"{question} Nobody is there to confirm it.", hint="Add --yes if you are sure.")
+        raise ConfigError(f"{question} There is no terminal to confirm it.", hint="Add --yes if you are sure.")
     print(f"{question} Type yes: ", end="", file=sys.stderr, flush=True)  # noqa: T201  # standard output is the result's
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise ConfigError("not confirmed; nothing was done.")

@@ -1,4 +1,4 @@
-"""``airflow ckpt inspect PIPELINE [BATCH]``: one batch, one partition, or everything that is not resolved."""
+"""``airflow ckpt inspect PIPELINE [BATCH]``: show one batch, one partition, or all unresolved batches."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 
 def _brief(batch: dict[str, Any]) -> dict[str, Any]:
-    """The columns by which a person tells batches apart; a batch's own view shows the rest."""
+    """Return the columns that identify a batch and its state; the view of a single batch shows the rest."""
     shown = {name: batch[name] for name in ("batch", "state", "range", "attempts", "round", "instruction")}
     return shown | {"not before": batch["not_before"], "error": (batch["error"] or {}).get("message")}
 
 
 @command(_table)
 def inspect(args: Namespace) -> dict[str, Any]:
-    """Whatever was asked for."""
+    """Return the details of the batch or partition that was named, or of all unresolved batches."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -43,7 +43,9 @@ def inspect(args: Namespace) -> dict[str, Any]:
 
 
 def _one(ledger: Ledger, pipeline: str, what: str) -> dict[str, Any]:
-    """A partition where there is one of that name, for a name may look like a batch's; else the batch.
+    """Return the details of a partition if there is one of that name, else of a batch.
+
+    The partition comes first, because a partition's name may look like a batch's.
 
     :raises ConfigError: if it is neither
     """

@@ -1,4 +1,4 @@
-"""``airflow ckpt lease PIPELINE``: who may run a pipeline; ``--break`` takes that right from its owner."""
+"""``airflow ckpt lease PIPELINE``: show who holds a pipeline's lease; ``--break`` takes it from its owner."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
         ("until", result["expires"] if result["held"] else None),
     ]
     if result["broken"] is not None:
-        nothing = "no, a dry run" if result["dry_run"] else "no: nobody has it"
+        nothing = "no, a dry run" if result["dry_run"] else "no: nobody holds it"
         rows.append(("broken", "yes" if result["broken"] else nothing))
     write_table(rows, out)
 
 
 @command(_table)
 def lease(args: Namespace) -> dict[str, Any]:
-    """Who holds the lease; after ``--break``, who held it, and the epoch that shut them out."""
+    """Return the holder of the lease; after ``--break``, its former holder and the epoch that fences it."""
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.owner import is_dead
 

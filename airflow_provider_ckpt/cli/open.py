@@ -1,4 +1,4 @@
-"""What a use case is given: the pipeline's declaration, from a file or as its newest run stored it, and the ledger."""
+"""Set up the pipeline of a command: its declaration, from a file or as its newest run stored it, and the ledger."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 
 
 def read(file: str | PathLike[str]) -> Pipeline:
-    """The pipeline that a file declares; says what a person should know about it.
+    """Load the pipeline that a file declares, and log its warnings.
 
-    :raises ConfigError: if it does not hold
+    :raises ConfigError: if the declaration is invalid
     """
     from airflow_provider_ckpt.config.load import load
     from airflow_provider_ckpt.config.warnings import warnings
@@ -32,7 +32,7 @@ def read(file: str | PathLike[str]) -> Pipeline:
 
 
 def make(pipeline: Pipeline, ledger: Ledger) -> Setup:
-    """The setup of a command: Airflow's connections and ``Stats``, and a lease of this very process."""
+    """Create the setup of a command: Airflow's connections and ``Stats``, with this process as owner of the lease."""
     from airflow_provider_ckpt.ledger_location import resolve_connection
     from airflow_provider_ckpt.replication.owner import of_this_process
     from airflow_provider_ckpt.replication.setup import Setup
@@ -43,9 +43,9 @@ def make(pipeline: Pipeline, ledger: Ledger) -> Setup:
 
 
 def setup_of(args: Namespace, ledger: Ledger) -> Setup:
-    """The setup of the pipeline that ``args.pipeline`` names; ``args.file``, where given, declares it.
+    """Create the setup of the pipeline ``args.pipeline``, declared by ``args.file`` if given, else as stored.
 
-    :raises ConfigError: if the file declares another one, or none is given and none is stored
+    :raises ConfigError: if the file declares another pipeline, or no file is given and no declaration is stored
     """
     from airflow_provider_ckpt.replication.setup import stored_pipeline
 

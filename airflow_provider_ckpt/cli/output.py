@@ -1,4 +1,4 @@
-"""How results are written: JSON and YAML that keep numbers, and tables for people."""
+"""Write results as JSON, YAML or tables; only tables format numbers."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 _SHOWN = 100
-"""Rows of a table that a person gets to see; a document holds all of them."""
+"""Maximum number of rows in a table; JSON and YAML contain all of them."""
 
 
 def write_json(result: Any, out: TextIO) -> None:
-    """One JSON document and a newline."""
+    """Write one JSON document and a newline."""
     json.dump(result, out, indent=2)
     out.write("\n")
 
 
 def write_yaml(result: Any, out: TextIO) -> None:
-    """One YAML document, keys in their own order."""
+    """Write one YAML document with the keys in their order."""
     import yaml
 
-    # By way of JSON, so that enums and the like are written as the plain texts that they are.
+    # Converted by JSON, so that str enums are written as plain text.
     yaml.safe_dump(json.loads(json.dumps(result)), out, sort_keys=False, allow_unicode=True, width=120)
 
 
 def write_document(result: Mapping[str, Any], out: TextIO) -> None:
-    """A document whose keys speak for themselves: what is single in one table, and a table for each list of records."""
+    """Write a document with self-explanatory keys: its scalars as one table, and each list of records as another."""
     lists = {name: value for name, value in result.items() if _records(value)}
     write_table([(_words(name), value) for name, value in result.items() if name not in lists], out)
     for name, records in lists.items():
@@ -45,9 +45,11 @@ def _words(name: str) -> str:
 
 
 def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[str] = ()) -> None:
-    """Rows under headers, in columns as wide as their content.
+    """Write a table with columns as wide as their content.
 
-    :param headers: none leaves the line of headers out
+    :param rows: the rows; :func:`show` formats the values
+    :param out: the stream
+    :param headers: headers of the columns; empty for none
     """
     from rich.box import SIMPLE
     from rich.console import Console
@@ -59,11 +61,11 @@ def write_table(rows: Iterable[Sequence[Any]], out: TextIO, headers: Sequence[st
     console = Console(file=out, width=None if out.isatty() else 160, highlight=False, markup=False)
     with console.capture() as lines:
         console.print(table)
-    out.write(lines.get())  # a pipe that its reader closed is command.py's to handle, not the console's
+    out.write(lines.get())  # written here, because runner.py handles a closed pipe and rich's console would not
 
 
 def show(value: Any) -> str:
-    """A value as a cell: thousands apart, lists with commas, and nothing that is not printable."""
+    """Format a value as a table cell: thousands separators, lists with commas, unprintable characters replaced."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -80,5 +82,5 @@ def show(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """A text without what a terminal would take for a command; data may hold anything."""
+    """Replace unprintable characters by spaces, so that data cannot send control sequences to the terminal."""
     return "".join(char if char.isprintable() else " " for char in text)

@@ -1,7 +1,7 @@
-"""``airflow ckpt drain``, ``stop`` and ``resume``: whether a pipeline may plan and begin.
+"""``airflow ckpt drain``, ``stop`` and ``resume``: change the phase of a pipeline.
 
-``stop`` does what an operator means by it: it drains, and stops as soon as nothing is in flight. Where something is,
-the pipeline is left draining, and the command says so and fails.
+``stop`` drains the pipeline and stops it if no batch is in flight. Otherwise the pipeline remains draining, and the
+command fails with an explanation.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from airflow_provider_ckpt.replication.actions.actions import force_stop, in_led
 
 @command(table)
 def drain(args: Namespace) -> dict[str, Any]:
-    """Plan and begin nothing more."""
+    """Drain a pipeline: no batch is planned or started any more."""
     return act(args, Act(ActKind.DRAIN))
 
 
 @command(table)
 def resume(args: Namespace) -> dict[str, Any]:
-    """Plan and begin again."""
+    """Resume a pipeline: batches are planned and started again."""
     return act(args, Act(ActKind.RESUME))
 
 

@@ -1,4 +1,4 @@
-"""``airflow ckpt pipeline list``, ``show`` and ``delete``: the pipelines that the ledger knows."""
+"""``airflow ckpt pipeline list``, ``show`` and ``delete``: manage the pipelines in the ledger."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _list(result: list[dict[str, Any]], out: TextIO) -> None:
 
 @command(_list)
 def list_all(args: Namespace) -> list[dict[str, Any]]:
-    """Every pipeline in a line."""
+    """List all pipelines, one per line."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -64,14 +64,14 @@ def _show(result: dict[str, Any], out: TextIO) -> None:
         ("partition", "generation", "base", "checkpoint", "started on"),
     )
     if result["declaration"] is None:
-        out.write("It has no declaration: no run has got that far.\n")
+        out.write("It has no declaration: no run has stored one yet.\n")
     else:
         write_yaml(result["declaration"], out)
 
 
 @command(_show)
 def show(args: Namespace) -> dict[str, Any]:
-    """A pipeline's declaration as its newest run stored it, and the partitions that it has."""
+    """Return a pipeline's declaration as its newest run stored it, and its partitions."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:
@@ -82,7 +82,7 @@ def show(args: Namespace) -> dict[str, Any]:
 
 @command(write_document)
 def delete(args: Namespace) -> dict[str, Any]:
-    """Forget a pipeline; what the sink holds stays, and so does the audit trail."""
+    """Delete a pipeline from the ledger; the sink and the audit log remain."""
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.owner import is_dead
 
@@ -91,13 +91,13 @@ def delete(args: Namespace) -> dict[str, Any]:
     with open_ledger(args.ledger) as ledger:
         result = _held(ledger, args.pipeline) | {"deleted": not args.dry_run, "dry_run": args.dry_run, "reason": reason}
         if not args.dry_run:
-            confirm(args, f"Forget pipeline {args.pipeline}, its checkpoints and its receipts?")
+            confirm(args, f"Delete pipeline {args.pipeline}, its checkpoints and its receipts?")
             ledger.forget(args.pipeline, who=who(), why=reason, is_dead=is_dead)
         return result
 
 
 def _held(ledger: Ledger, pipeline: str) -> dict[str, Any]:
-    """What the ledger would lose."""
+    """Return the data that the ledger would lose."""
     status = ledger.status(pipeline)
     return {
         "pipeline": pipeline,

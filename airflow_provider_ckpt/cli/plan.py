@@ -1,4 +1,4 @@
-"""``airflow ckpt plan FILE``: what a run of a pipeline would do, with nothing changed anywhere."""
+"""``airflow ckpt plan FILE``: show what a run of a pipeline would do, without changing anything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_ckpt.cli.runner import command
 
 @command(write_document)
 def plan(args: Namespace) -> dict[str, Any]:
-    """Say what a run would plan and find, and where its route would lead if every record is good."""
+    """Return what a run would plan and find, and its route if every record is good."""
     from airflow_provider_ckpt.cli.open import make, read
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.observe.preview import preview

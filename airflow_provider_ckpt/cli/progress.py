@@ -1,4 +1,4 @@
-"""Shows on standard error that a long command is alive: a bar on a terminal, else a line at its beginning and end."""
+"""Show the progress of a long command on standard error: a bar on a terminal, else log lines."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from contextlib import contextmanager
 log = logging.getLogger(__name__)
 
 _WORTH_A_LINE = 2.0
-"""A command that took fewer seconds needs no word about its end."""
+"""Seconds; the duration of a shorter command is not logged."""
 
 
 @contextmanager
 def progress(title: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """Show what goes on while the block runs.
+    """Show the progress of a block.
 
-    :param total: how many steps there are; None where nobody knows
-    :returns: to be called with each step's name when it is done
+    :param title: title of the command
+    :param total: number of steps; None if unknown
+    :return: function to call with each step's name when the step is done
     """
     shown = _bar(title, total) if sys.stderr.isatty() else _lines(title, total)
     with shown as step:

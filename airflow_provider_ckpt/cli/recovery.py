@@ -1,4 +1,4 @@
-"""``airflow ckpt recover`` and ``adopt``: making the ledger whole again after something was lost."""
+"""``airflow ckpt recover`` and ``adopt``: find missing records, and take over the receipts of a lost ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @command(write_document)
 def recover(args: Namespace) -> dict[str, Any]:
-    """Find what is unaccounted for, and plan it again."""
+    """Find the records that are unaccounted for, and plan to read them again."""
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import fenced_actions
@@ -28,7 +28,7 @@ def recover(args: Namespace) -> dict[str, Any]:
 
 @command(write_document)
 def adopt(args: Namespace) -> dict[str, Any]:
-    """Go on under another ledger's receipts in the sink."""
+    """Continue with another ledger's receipts in the sink."""
     from airflow_provider_ckpt.cli.open import setup_of
     from airflow_provider_ckpt.ledger_location import open_ledger
     from airflow_provider_ckpt.replication.actions import fenced_actions
@@ -58,7 +58,10 @@ def adopt(args: Namespace) -> dict[str, Any]:
 
 
 def _require_claimed(setup: Setup, ledger_id: str) -> None:
-    """What adopting would check, without touching anything."""
+    """Raise an error if the sink holds no receipts of a ledger; changes nothing.
+
+    :raises ConfigError: naming the ledgers that have receipts there
+    """
     from airflow_provider_ckpt.replication.setup import Opened
 
     opened = Opened(setup)

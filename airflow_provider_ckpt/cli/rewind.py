@@ -1,4 +1,4 @@
-"""``airflow ckpt rewind`` and ``replay range``: reading once more what the checkpoint has passed."""
+"""``airflow ckpt rewind`` and ``replay range``: read records below the checkpoint again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_ckpt.replication.actions.rewind_target import Goal, positi
 
 @command(table)
 def rewind(args: Namespace) -> dict[str, Any]:
-    """Begin a new generation at an earlier position; stored if a run holds the lease, and applied by the next one."""
+    """Start a new generation at an earlier position. If a run holds the lease, the next run does it."""
     goal = Goal(args.to_position, args.to_time, args.to_batch)
     with errand(args, required_by="rewind") as asked:
         return behind_fence(asked, Act(ActKind.REWIND, positions=positions(asked, goal, args.partition)))
@@ -24,12 +24,14 @@ def rewind(args: Namespace) -> dict[str, Any]:
 
 @command(table)
 def replay_range(args: Namespace) -> dict[str, Any]:
-    """Add a side partition that reads a stretch once more; the checkpoint stays."""
+    """Add a side partition that reads a range again; the checkpoint does not move."""
     with errand(args) as asked:
         try:
             spans = ((source_partition(asked, args.partition), Range(args.start, args.end)),)
         except ValueError as error:
-            raise ConfigError(f"{error}.", hint="--from is the first position, --to the first one left out.") from error
+            raise ConfigError(
+                f"{error}.", hint="--from is the first position, --to the first one after the range."
+            ) from error
         before = set(asked.ledger.partitions(args.pipeline))
         result = behind_fence(asked, Act(ActKind.REPLAY, spans=spans, with_replayed=args.with_replayed))
         made = sorted(set(asked.ledger.partitions(args.pipeline)) - before)

@@ -9,13 +9,13 @@ from airflow_provider_ckpt.cli.runner import command
 
 
 def _script(result: dict[str, Any], out: TextIO) -> None:
-    """The script and nothing else, so that it can be piped into psql."""
+    """Write the script alone, so that it can be piped into psql."""
     out.write(result["sql"])
 
 
 @command(_script)
 def ledger(args: Namespace) -> dict[str, Any]:
-    """SQL that gives a PostgreSQL ledger its schema and its three roles."""
+    """Return SQL that creates a PostgreSQL ledger's schema and its three roles."""
     from airflow_provider_ckpt.ledger.store.roles import LedgerRoles
 
     roles = LedgerRoles(args.schema, args.owner, args.runtime, args.reader)
@@ -24,7 +24,7 @@ def ledger(args: Namespace) -> dict[str, Any]:
 
 @command(_script)
 def sink(args: Namespace) -> dict[str, Any]:
-    """SQL that lets a role write to targets in a schema, and makes the sink's bookkeeping tables there."""
+    """Return SQL that lets a role write to targets in a schema, and creates the sink's bookkeeping tables there."""
     from airflow_provider_ckpt.connectors.postgres.roles import SinkRoles
 
     roles = SinkRoles(args.schema, args.writer, args.reader, args.table or (), args.upsert, args.pipeline or ())

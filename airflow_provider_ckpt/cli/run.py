@@ -1,4 +1,4 @@
-"""``airflow ckpt run FILE``: one run of a pipeline without a DAG."""
+"""``airflow ckpt run FILE``: run a pipeline once, without a DAG."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _table(summary: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def run(args: Namespace) -> dict[str, Any]:
-    """Replicate whatever is new, once, and return the run's summary."""
+    """Replicate all new records, once, and return the run's summary."""
     from airflow_provider_ckpt.cli.open import make, read
     from airflow_provider_ckpt.engines.factory import make_engine
     from airflow_provider_ckpt.ledger_location import open_ledger

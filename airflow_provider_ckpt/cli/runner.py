@@ -1,7 +1,4 @@
-"""The frame of every command: one result on standard output, logs on standard error, one line for an error.
-
-A process boundary: whatever goes wrong becomes an exit status here.
-"""
+"""Execute a command: write its result to standard output, logs and errors to standard error; set the exit status."""
 
 from __future__ import annotations
 
@@ -25,11 +22,11 @@ from airflow_provider_ckpt.core.errors import CkptError
 
 _PACKAGE = "airflow_provider_ckpt"
 Table = Callable[[Any, TextIO], None]
-"""Writes a result for a person."""
+"""Function that writes a result as tables."""
 
 
 class Stopped(BaseException):
-    """A signal asked the process to end; a ``BaseException``, so that nothing on the way takes it for a failure."""
+    """The process received SIGINT or SIGTERM; a ``BaseException``, so that no handler of failures catches it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -37,9 +34,10 @@ class Stopped(BaseException):
 
 
 class FailedError(Exception):
-    """The command worked, and its result is not what a script should go on with: exit status 1.
+    """The command completed, but its result is negative: exit status 1.
 
-    :param result: what to write on standard output all the same
+    :param message: the error line
+    :param result: the result, which is written to standard output all the same
     """
 
     def __init__(self, message: str, result: Any) -> None:
@@ -48,17 +46,17 @@ class FailedError(Exception):
 
 
 class _ToStderr(logging.Handler):
-    """Writes to what standard error is at that moment: while a progress bar is shown, it has itself put there."""
+    """Log handler that looks up ``sys.stderr`` for each line, because a progress bar replaces it while it is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line."""
+        """Write one line."""
         sys.stderr.write(self.format(record) + "\n")
 
 
 def command(table: Table) -> Callable[[Callable[[Namespace], Any]], Callable[[Namespace], None]]:
-    """Make a function that returns a JSON-ready result into a command.
+    """Return a decorator that turns a function with a JSON-ready result into a command.
 
-    :param table: writes the result unless ``-o json`` or ``-o yaml`` asks for a document
+    :param table: function that writes the result, unless ``-o json`` or ``-o yaml`` is given
     """
 
     def frame(function: Callable[[Namespace], Any]) -> Callable[[Namespace], None]:
@@ -75,9 +73,9 @@ def command(table: Table) -> Callable[[Callable[[Namespace], Any]], Callable[[Na
                 except CkptError as error:
                     _exit(str(error), args)
                 except Stopped as stopped:
-                    _exit(f"stopped by {stopped}; the next run carries on", args, 128 + stopped.number)
-                except Exception as error:  # noqa: BLE001  # the process boundary: it becomes a line and an exit status
-                    again = "" if args.verbose else " (with -v: where)"
+                    _exit(f"stopped by {stopped}; the next run continues", args, 128 + stopped.number)
+                except Exception as error:  # noqa: BLE001  # process boundary: any error becomes a line and an exit status
+                    again = "" if args.verbose else " (-v shows the stack trace)"
                     _exit(f"{type(error).__name__}: {error}{again}", args)
 
         return run
@@ -86,7 +84,7 @@ def command(table: Table) -> Callable[[Callable[[Namespace], Any]], Callable[[Na
 
 
 def _write(result: Any, write: Table, out: TextIO) -> None:
-    """Write the result; whoever reads it may have seen enough before its end, and close the pipe, as ``head`` does."""
+    """Write the result; exit quietly if the reader closes the pipe early, as ``head`` does."""
     try:
         write(result, out)
         out.flush()
@@ -106,7 +104,7 @@ def _exit(message: str, args: Namespace, status: int = 1) -> NoReturn:
 
 @contextmanager
 def _standard_output() -> Iterator[TextIO]:
-    """Keep standard output for the result: until the end, this process and its children write to standard error."""
+    """Reserve standard output for the result: in the block, other output of the process goes to standard error."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
@@ -120,7 +118,10 @@ def _standard_output() -> Iterator[TextIO]:
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """SIGINT and SIGTERM unwind the stack, so that Spark is stopped and the lease let go; a second one ends at once."""
+    """Raise :class:`Stopped` on SIGINT and SIGTERM, so that Spark is stopped and the lease released.
+
+    A second signal ends the process at once.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
@@ -137,7 +138,7 @@ def _signals() -> Iterator[None]:
 
 
 def _log_to_stderr(*, verbose: bool) -> None:
-    """Our own progress in plain lines; of everything else warnings, or with -v all."""
+    """Log this package's progress to standard error, and only warnings of other packages; with -v, everything."""
     handler = _ToStderr()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     ours = logging.getLogger(_PACKAGE)
@@ -147,5 +148,5 @@ def _log_to_stderr(*, verbose: bool) -> None:
     if not verbose:
         for name in (None, "airflow", "alembic", "py4j"):
             logging.getLogger(name).setLevel(logging.WARNING)
-        # Airflow's hooks log past the standard library; Spark's own output is among it.
+        # Airflow's hooks log through structlog, including Spark's output.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))

@@ -1,4 +1,4 @@
-"""``airflow ckpt accept-sink`` and ``move``: what becomes of a pipeline whose sink is not the one that it left."""
+"""``airflow ckpt accept-sink`` and ``move``: continue a pipeline with a changed sink, or with another one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from airflow_provider_ckpt.replication.actions.rewind_target import Goal, positi
 
 @command(table)
 def accept_sink(args: Namespace) -> dict[str, Any]:
-    """Take the sink as it is now, and send it again what it has lost, or go on from the checkpoint."""
+    """Accept the sink as it is now, and either send the lost ranges again or continue from the checkpoint."""
     if args.resend == args.keep:
-        raise ConfigError("say either --resend or --keep.", hint="See airflow ckpt accept-sink --help.")
+        raise ConfigError("give either --resend or --keep.", hint="See airflow ckpt accept-sink --help.")
     if args.keep and args.start:
-        raise ConfigError("--from goes with --resend.", hint="Leave it out, or say --resend.")
+        raise ConfigError("--from requires --resend.", hint="Leave it out, or replace --keep by --resend.")
     with errand(args, required_by="accept-sink") as asked:
         start = _positions(asked, args.start or ())
         return of_the_sink(asked, sink_changes.accept(asked.setup(), resend=args.resend, start=start))
@@ -29,7 +29,7 @@ def accept_sink(args: Namespace) -> dict[str, Any]:
 
 @command(table)
 def move(args: Namespace) -> dict[str, Any]:
-    """Settle with the sink so far; the next run delivers to the one that it declares."""
+    """Settle the previous sink's receipts; the next run delivers to the sink that it declares."""
     with errand(args, required_by="move") as asked:
         return of_the_sink(asked, sink_changes.move(asked.setup(), unreachable=args.unreachable))
 
@@ -42,6 +42,6 @@ def _positions(asked: Errand, texts: Iterable[str]) -> dict[str, int]:
         try:
             position = whole(number.replace(",", ""))
         except ValueError:
-            raise ConfigError(f"--from {text}: {number!r} is no position.", hint="Write [PARTITION=]N.") from None
+            raise ConfigError(f"--from {text}: {number!r} is not a position.", hint="Write [PARTITION=]N.") from None
         found |= positions(asked, Goal(position), partition or None)
     return found

@@ -1,4 +1,4 @@
-"""``airflow ckpt status PIPELINE``: where a pipeline stands, by the ledger, and what Airflow says of its last run."""
+"""``airflow ckpt status PIPELINE``: show a pipeline's state in the ledger, and its last DAG run in Airflow."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def _table(status: dict[str, Any], out: TextIO) -> None:
         )
     if status["intents"]:
         asked = [(item["act"], item["who"], item["reason"], item["stored"]) for item in status["intents"]]
-        write_table(asked, out, ("waits for the lease", "asked by", "reason", "at"))
+        write_table(asked, out, ("waits for the lease", "requested by", "reason", "at"))
 
 
 @command(_table)
 def show(args: Namespace) -> dict[str, Any]:
-    """What the ledger knows of a pipeline, and what people asked for and nobody has applied yet."""
+    """Return a pipeline's state, its last DAG run, and the stored actions that were not applied yet."""
     from airflow_provider_ckpt.ledger_location import open_ledger
 
     with open_ledger(args.ledger) as ledger:

@@ -1,4 +1,4 @@
-"""``airflow ckpt validate FILE...``: whether declarations hold, by themselves and against source and sink."""
+"""``airflow ckpt validate FILE...``: check declarations, with ``--connect`` against source and sink as well."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def _table(result: dict[str, Any], out: TextIO) -> None:
 
 @command(_table)
 def validate(args: Namespace) -> dict[str, Any]:
-    """Check each file; ``--connect`` also asks source and sink. Nothing is changed anywhere."""
+    """Check each file, with ``--connect`` against source and sink as well; changes nothing."""
     files: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for file in args.files:
         checked = _checked(file, connect=args.connect)
         name = checked["pipeline"]
         if name is not None and name in names:
-            checked["problems"].append(f"{names[name]} declares pipeline {name!r}, too; give one another name")
+            checked["problems"].append(f"{names[name]} declares pipeline {name!r} as well; rename one of them")
             checked["valid"] = False
         names.setdefault(name, file)
         files.append(checked)
     wrong = [item["file"] for item in files if not item["valid"]]
     result = {"valid": not wrong, "connected": bool(args.connect), "files": files}
     if wrong:
-        raise FailedError(f"{len(wrong)} of {len(files)} files do not hold: {', '.join(wrong)}", result)
+        raise FailedError(f"{len(wrong)} of {len(files)} files are invalid: {', '.join(wrong)}", result)
     return result
 
 

@@ -84,9 +84,9 @@ def test_each_file_that_does_not_hold_is_told_with_its_lines(ckpt: Ckpt, tmp_pat
     assert [item["valid"] for item in told["files"]] == [True, False, False, False]
     assert len(told["files"][1]["problems"]) == 2
     assert "did you mean retry" in " ".join(told["files"][1]["problems"])
-    assert told["files"][2]["problems"] == [f"{good} declares pipeline 'orders', too; give one another name"]
+    assert told["files"][2]["problems"] == [f"{good} declares pipeline 'orders' as well; rename one of them"]
     assert "No such file" in told["files"][3]["problems"][0]
-    assert line.startswith("error: 3 of 4 files do not hold")
+    assert line.startswith("error: 3 of 4 files are invalid")
 
 
 def test_source_and_sink_are_asked_and_nothing_is_changed(

@@ -39,18 +39,18 @@ def test_base_drops_the_tables(ckpt: Ckpt, settled: Ledger) -> None:
     settled.close()
 
     assert ckpt.json("db", "downgrade", "base", "--yes")["revision"] is None
-    assert "is at revision none and cannot go back" in ckpt.refused("db", "downgrade", "0001", "--yes")
+    assert "is at revision none and cannot be downgraded" in ckpt.refused("db", "downgrade", "0001", "--yes")
 
 
 def test_a_downgrade_must_be_confirmed(ckpt: Ckpt, settled: Ledger) -> None:
-    assert "Nobody is there to confirm it. Add --yes if you are sure." in ckpt.refused("db", "downgrade", "0001")
+    assert "There is no terminal to confirm it. Add --yes if you are sure." in ckpt.refused("db", "downgrade", "0001")
     assert ckpt.json("db", "check")["revision"] == migrate.head()
 
 
 def test_a_revision_that_was_never_there_is_refused_with_those_that_were(ckpt: Ckpt, settled: Ledger) -> None:
     said = ckpt.refused("db", "downgrade", "9999", "--yes")
 
-    assert f"the ledger is at revision {migrate.head()} and cannot go back to '9999'. It can go back to: " in said
+    assert f"is at revision {migrate.head()} and cannot be downgraded to '9999'. Possible revisions: " in said
     assert "0001, base" in said
 
 

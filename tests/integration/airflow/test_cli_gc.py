@@ -60,9 +60,9 @@ def test_all_pipelines_are_collected_one_after_the_other(ckpt: Ckpt, old: Acts) 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "name a pipeline, or say --all"),
-        (("orders", "--all"), "name a pipeline, or say --all"),
-        (("orders", "--keep", "30"), "--keep 30: no time span. Write a number and a unit"),
+        ((), "name a pipeline, or add --all"),
+        (("orders", "--all"), "name a pipeline, or add --all"),
+        (("orders", "--keep", "30"), "--keep 30: not a duration. Write a number and a unit"),
         (("orders", "--keep", "90000w"), "a hundred years at most"),
         (("ordres",), "the ledger knows no pipeline 'ordres'. Did you mean orders?"),
     ],

@@ -574,7 +574,7 @@ def test_an_act_that_does_not_fit_is_refused_before_a_truncated_sink_is_fenced(o
 
     told = refused(orders)
     assert "was truncated" in told
-    assert "not finished" not in told
+    assert "did not finish" not in told
 
 
 def test_a_resend_that_is_not_what_was_shown_is_refused_and_so_are_runs(orders: Replication) -> None:

@@ -53,7 +53,7 @@ def test_marking_a_run_changes_nothing_in_the_ledger_and_status_says_that_they_d
     assert scene.trace("marked") == delivered
     seen = scene.status("marked")["dag_run"]
     assert (seen["run_id"], seen["state"]) == (run_id, "failed")
-    assert "all that was planned has its verdict" in seen["disagrees"]
+    assert "all planned batches have a verdict" in seen["disagrees"]
 
 
 def test_a_backfill_of_an_old_date_moves_no_checkpoint_and_the_ledger_survives_the_dag(scene: Scene) -> None:

@@ -42,7 +42,7 @@ def test_a_reason_is_kept_as_it_was_given() -> None:
 
 @pytest.mark.parametrize("given", [None, "", "  "])
 def test_an_override_needs_a_reason(given: str | None) -> None:
-    with pytest.raises(ConfigError, match=r"skip needs a reason\. Say why with --reason"):
+    with pytest.raises(ConfigError, match=r"skip needs a reason\. Give it with --reason"):
         why(Namespace(reason=given), required_by="skip")
 
 

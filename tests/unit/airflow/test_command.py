@@ -76,7 +76,7 @@ def test_what_nobody_foresaw_is_one_line_too(capfd: pytest.CaptureFixture[str]) 
         raising(OSError(28, "No space left on device"))(TABLE)
 
     assert ended.value.code == 1
-    assert capfd.readouterr().err == "error: OSError: [Errno 28] No space left on device (with -v: where)\n"
+    assert capfd.readouterr().err == "error: OSError: [Errno 28] No space left on device (-v shows the stack trace)\n"
 
 
 def test_verbose_also_says_where(capfd: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +116,7 @@ def test_a_signal_unwinds_the_stack(number: signal.Signals, capfd: pytest.Captur
 
     assert ended.value.code == 128 + number
     assert stopped == ["Spark"]
-    assert capfd.readouterr().err == f"error: stopped by {number.name}; the next run carries on\n"
+    assert capfd.readouterr().err == f"error: stopped by {number.name}; the next run continues\n"
     assert signal.getsignal(number) is before
 
 

@@ -49,7 +49,7 @@ def test_a_failure_that_left_nothing_to_do_is_told() -> None:
     said = disagreement("failed", status(delivered=3))
 
     assert said is not None
-    assert "all that was planned has its verdict" in said
+    assert "all planned batches have a verdict" in said
 
 
 @pytest.mark.parametrize(
