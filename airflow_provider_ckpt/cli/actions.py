@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def errand(args: Namespace, *, required_by: str | None = None) -> Iterator[Errand]:
     """Open the ledger and yield the context of an action: pipeline, actor and reason.
 
+    :param args: the command's arguments
     :param required_by: name of the command if it requires a reason
     :raises ConfigError: if a required reason is missing
     """

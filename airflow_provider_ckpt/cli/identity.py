@@ -27,6 +27,7 @@ def who() -> str:
 def why(args: Namespace, *, required_by: str | None = None) -> str | None:
     """Return the reason that the user gave; None if there is none.
 
+    :param args: the command's arguments
     :param required_by: name of the command if it requires a reason
     :raises ConfigError: if a required reason is missing
     """

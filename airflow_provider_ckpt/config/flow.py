@@ -164,8 +164,8 @@ class Transform(Part):
                 raise ValueError(f"{shown(name)!r}: write the name of a column, and an expression for it")
             if name.lower() in by_form:
                 raise ValueError(
-                    f"{shown(by_form[name.lower()])} and {shown(name)} differ only in case, which Spark and most sinks "
-                    "do not distinguish; rename one"
+                    f"{shown(by_form[name.lower()])} and {shown(name)} differ only in case, "
+                    "which Spark and most sinks do not distinguish; rename one"
                 )
             by_form[name.lower()] = name
         return select

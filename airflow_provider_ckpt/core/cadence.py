@@ -18,10 +18,11 @@ class Cadence:
     """Thresholds that decide when to settle during a wave.
 
     :param after: seconds since the last settlement after which ``least`` movable batches are enough
-    :param least: minimum number of movable batches for a settlement, unless ``at_least_every`` has passed
+    :param least: minimum number of movable batches for a settlement, unless the maximum interval has passed
     :param most: number of movable batches that are settled at once, regardless of the time passed
-    :param at_least_every: seconds after which any unsettled receipt is settled; None to leave it to the wave's end
-    :param timed: whether ``at_least_every`` alone decides
+    :param at_least_every: maximum interval: seconds after which any unsettled receipt is settled; None to leave it to
+        the wave's end
+    :param timed: whether the maximum interval alone decides
     """
 
     after: float = 1.0
@@ -45,7 +46,7 @@ class Cadence:
 
     @property
     def pause(self) -> float:
-        """Seconds between two checks: the timer's interval if ``timed``, else the shortest configured one up to 1 s."""
+        """Seconds between two checks: the timer's interval if a timer decides, else the shortest one, 1 s at most."""
         if self.timed and self.at_least_every is not None:
             return self.at_least_every
         return min(self.after, _LONGEST_PAUSE, self.at_least_every or _LONGEST_PAUSE)

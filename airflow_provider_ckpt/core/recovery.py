@@ -131,8 +131,10 @@ class Surplus:
 
 
 Shown = Callable[[str, Sequence[Reading]], Sequence[Surplus | None] | None]
-"""Function that compares a source partition's readings with the source. It returns the :class:`Surplus` of each one, or
-None for one without a surplus; None instead of the list if the source cannot be compared."""
+"""Function that compares a source partition's readings with the source.
+
+It returns the :class:`Surplus` of each reading, None for a reading without any, and None instead of the list if the
+source cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)

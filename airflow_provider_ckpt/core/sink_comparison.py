@@ -47,8 +47,8 @@ _TO_DO = {
     "written with the dead letters.",
     Disagreement.ROWS_DIFFER: "If others write to the target, or it held rows before, add --shared-target. Otherwise "
     "compare the target with a backup.",
-    Disagreement.FILES_DIFFER: "Positions mean other bytes in the ledger than in the sink's receipts: run nothing, and "
-    "restore a backup of the ledger from before they differed.",
+    Disagreement.FILES_DIFFER: "Positions mean other bytes in the ledger than in the sink's receipts: run nothing, "
+    "and restore a backup of the ledger from before they differed.",
     Disagreement.SINK_CHANGED: "Run the pipeline: nothing is sent, and the error names the commands to choose from "
     "(`airflow ckpt accept-sink`).",
     Disagreement.FILE_DAMAGED: "Restore the file from a backup. If there is none, remove it from the table with the "

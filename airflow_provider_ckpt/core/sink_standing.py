@@ -133,7 +133,7 @@ def describe(known: SinkStanding, found: SinkState, seen: Iterable[Difference]) 
             else f"the target that was written ({known.target}) does not exist any more"
         ),
         Difference.ROWS_GONE: (found.set_back or "").rstrip("."),
-        Difference.OTHER_LOCATION: f"it is {found.location}, and this pipeline delivered to {known.location} so far",
+        Difference.OTHER_LOCATION: f"it is {found.location}; this pipeline delivered to {known.location} so far",
         Difference.NOT_ACCEPTED: (
             f"a user started to accept it and did not finish, when {known.unaccepted.told}"
             if known.unaccepted is not None
