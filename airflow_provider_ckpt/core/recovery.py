@@ -133,8 +133,8 @@ class Surplus:
 Shown = Callable[[str, Sequence[Reading]], Sequence[Surplus | None] | None]
 """Function that compares a source partition's readings with the source.
 
-It returns the :class:`Surplus` of each reading, None for a reading without any, and None instead of the list if the
-source cannot be compared."""
+It returns the :class:`Surplus` of each reading, or None for a reading without any. It returns None instead of
+the list if the source cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
