@@ -1,1 +1,1 @@
-"""Engines: each runs a pipeline's waves on a Spark of its own kind; ``factory`` chooses by ``run.engine``."""
+"""Engines: each runs a pipeline's waves on one kind of Spark; ``factory`` chooses by ``run.engine``."""

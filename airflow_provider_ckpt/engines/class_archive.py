@@ -1,7 +1,8 @@
-"""The classes that Spark's JVM loads, archived (AppCDS), so that the next one need not find, parse and verify them.
+"""Archive of the classes that Spark's JVM loads (AppCDS), so that later JVMs need not find, parse and verify them.
 
-An archive belongs to one Java, Spark and class path, which its name tells. It is made in the background after a first
-run (``training.py``), found again by later ones, and never needed: without it Spark only starts more slowly.
+An archive is valid for one Java, Spark and class path; a hash of these is in its name. It is created in the background
+after a first run (``class_archive_training.py``) and used by later runs. It is optional: without it, Spark only starts
+more slowly.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ from airflow_provider_ckpt.core import private_files
 log = logging.getLogger(__name__)
 
 CLASS_PATH = "spark.driver.extraClassPath"
-"""The property that adds to the class path of Spark's JVM."""
+"""Spark property that extends the class path of Spark's JVM."""
 
 _CLASS_PATH_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 _TRAINING = "airflow_provider_ckpt.engines.class_archive_training"
 _KEPT = 4
-"""Archives that stay when another is made, the newest ones; each has some 150 MB."""
+"""Number of archives that are kept, the newest ones; each has some 150 MB."""
 _AGAIN_SECONDS = 3600.0
-"""An attempt that came to nothing is not repeated sooner."""
+"""Seconds before a failed creation is tried again."""
 _DIGITS = 16
 _MARK = secrets.token_hex(8)
-"""In the name of what this process writes."""
+"""Part of the names of files that this process writes."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """The archive for one Java, Spark and class path, there or not.
+    """Archive for one Java, Spark and class path, whether it exists or not.
 
-    :param directory: where archives are kept
-    :param key: tells Java, Spark and class path
+    :param directory: directory of the archives
+    :param key: hash of Java, Spark and class path
     """
 
     directory: Path
@@ -52,13 +53,13 @@ class Archive:
 
     @classmethod
     def of(cls, directory: Path, environment: Mapping[str, str], extra_class_path: str = "") -> Archive | None:
-        """The archive for the JVM that ``spark-submit`` starts, None where Java could make none.
+        """Return the archive for the JVM that ``spark-submit`` starts.
 
-        That is where this Java has none of its own classes, on which others build, or where the class path holds a
-        directory with something in it, such as a Hadoop configuration.
-
-        :param environment: of ``spark-submit``
-        :param extra_class_path: the property :data:`CLASS_PATH`
+        :param directory: directory of the archives
+        :param environment: environment of ``spark-submit``
+        :param extra_class_path: value of the property :data:`CLASS_PATH`
+        :return: None if Java could not create one: this Java has no archive of its own classes, on which others build,
+            or the class path has a directory that is not empty, such as a Hadoop configuration
         """
         java, spark = _java(environment), environment.get("SPARK_HOME")
         if java is None or not spark:
@@ -73,21 +74,23 @@ class Archive:
         return cls(directory, hashlib.sha256("\n".join(told).encode()).hexdigest()[:_DIGITS])
 
     def find(self) -> Path | None:
-        """The archive's file. One that is damaged would crash Java, so it is removed."""
+        """Return the archive's file, None if there is none. A damaged file is removed, since it would crash Java."""
         if not self._trusted():
             return None
         for path in self._files():
             with suppress(OSError):
                 if path.stem.partition("-")[2] == _digest(path):
                     return path
-                log.warning("%s is damaged, and removed", path)
+                log.warning("%s is damaged and is removed", path)
                 path.unlink()
         return None
 
     def make_meanwhile(self, extra_class_path: str = "") -> None:
-        """Have the archive made by a process of its own, which lives on when this one ends, if nobody tried lately.
+        """Start a process that creates the archive, and that continues when this one ends.
 
-        :param extra_class_path: the property :data:`CLASS_PATH`
+        Nothing is started if the archive exists, or its creation was tried within the last hour.
+
+        :param extra_class_path: value of the property :data:`CLASS_PATH`
         """
         try:
             private_files.make_directories(self.directory)
@@ -103,16 +106,16 @@ class Archive:
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
-                    cwd=self.directory,  # what it leaves where it was started is not among somebody's files
+                    cwd=self.directory,  # where files that it leaves behind are in nobody's way
                     check=True,
                 )
-            log.info("An archive of Spark's classes is made in the background, so that later runs start sooner")
+            log.info("Creating an archive of Spark's classes in the background, so that later runs start sooner")
         except (OSError, subprocess.SubprocessError) as error:
-            log.warning("Spark goes on without a head start: no archive of its classes can be made: %s", error)
+            log.warning("Spark continues without a head start: no archive of its classes can be created: %s", error)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Whether this process is the one that makes the archive now."""
+        """Lock the creation of the archive; yield whether this process got the lock."""
         private_files.make_directories(self.directory)
         with private_files.append(self._log) as file:
             try:
@@ -127,13 +130,13 @@ class Archive:
 
     @property
     def unfinished(self) -> Path:
-        """Where this process has the archive written."""
+        """Path to which this process writes the archive."""
         return self.directory / f"{self.key}.{_MARK}.tmp"
 
     def keep(self) -> Path:
-        """Give the archive, now complete, its name, by which it is known to be whole, and remove old ones.
+        """Rename the complete archive to its final name, which contains its digest, and remove old archives.
 
-        :returns: its path from now on
+        :return: its new path
         """
         made = self.unfinished
         with made.open("rb") as file:
@@ -162,7 +165,7 @@ class Archive:
             return False
 
     def _trusted(self) -> bool:
-        """Whether nobody else may write there, for Java believes what an archive says."""
+        """Return whether nobody else may write to the directory: Java trusts the content of an archive."""
         try:
             found = self.directory.stat()
         except OSError:
@@ -171,7 +174,7 @@ class Archive:
 
 
 def _java(environment: Mapping[str, str]) -> Path | None:
-    """The home of the Java that Spark's scripts choose."""
+    """Return the home of the Java that Spark's scripts choose, None if there is none or it has no class archive."""
     home = environment.get("JAVA_HOME")
     program = shutil.which(f"{home}/bin/java" if home else "java", path=environment.get("PATH"))
     java = Path(program).resolve().parents[1] if program else None
@@ -179,7 +182,7 @@ def _java(environment: Mapping[str, str]) -> Path | None:
 
 
 def _jvm(java: Path) -> list[Path]:
-    """The JVM, and the archive of its own classes."""
+    """Return the paths of the JVM's library and of the archive of its own classes."""
     return [java / "lib" / "server" / name for name in ("libjvm.so", "classes.jsa")]
 
 
@@ -188,7 +191,7 @@ def _holds_something(folder: Path) -> bool:
 
 
 def _files_of(entry: str) -> list[Path]:
-    """The jars that an entry of a class path stands for."""
+    """Return the jars that an entry of a class path names."""
     path = Path(entry)
     return sorted(path.parent.glob("*.jar")) if path.name == "*" else [path] if path.is_file() else []
 

@@ -1,6 +1,7 @@
-"""Makes the archive of the classes that Spark's JVM loads: a small run, at whose end the JVM writes them down.
+"""Create the archive of the classes that Spark's JVM loads: run a small pipeline, at whose end the JVM writes it.
 
-Runs begin it in the background. ``python -m airflow_provider_ckpt.engines.class_archive_training`` does it by hand, say for an image.
+Runs start this in the background. To create one by hand, for an image say, run this module: ``python -m
+airflow_provider_ckpt.engines.class_archive_training``.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from airflow_provider_ckpt.replication.run.replicate import replicate
 from airflow_provider_ckpt.replication.setup import Setup
 
 _SECONDS = 600.0
-"""How long the JVM may take to write its classes down, on a machine that is busy."""
+"""Seconds that the JVM may take to write its classes, on a busy machine."""
 _NICE = 10
-"""A tenth of what others get, on a machine that is busy; less, and it would not come to an end there."""
+"""Niceness: a tenth of other processes' CPU time on a busy machine. With less, creation would not finish there."""
 _RECORDS = 100
 
 
 def make(class_path: str = "") -> Path | None:
-    """Make the archive, unless it is there or somebody is making it.
+    """Create the archive, unless it exists or another process is creating it.
 
-    :param class_path: the property ``spark.driver.extraClassPath`` of the runs that it is for
-    :returns: the file; None if there is none yet
+    :param class_path: property ``spark.driver.extraClassPath`` of the runs that will use it
+    :return: the file; None if there is none yet
     :raises CkptError: if Spark does not start
     :raises RuntimeError: if Java wrote no archive
     """
@@ -53,9 +54,11 @@ def make(class_path: str = "") -> Path | None:
 
 
 def _train(home: Path, made: Path, class_path: str) -> None:
-    """Run a small pipeline, with all that Spark SQL has to do in one.
+    """Run a small pipeline that uses all that Spark SQL usually does in one.
 
-    :param made: where the JVM writes the archive
+    :param home: directory for the run's files
+    :param made: file to which the JVM writes the archive
+    :param class_path: see :func:`make`
     """
     os.environ["AIRFLOW__CKPT__SPARK_HEAD_START"] = "False"
     os.environ["SPARK_SUBMIT_OPTS"] = (
@@ -100,15 +103,17 @@ def _no_connection(name: str) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the archive, out of others' way."""
+    """Create the archive at low priority."""
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_ckpt.engines.class_archive_training", description=__doc__
     )
-    parser.add_argument("--class-path", default="", help="spark.driver.extraClassPath of the runs that it is for")
+    parser.add_argument(
+        "--class-path", default="", help="spark.driver.extraClassPath of the runs that will use the archive"
+    )
     options = parser.parse_args(arguments)
     os.nice(_NICE)
     made = make(options.class_path)
-    print(made or "none: Java or its class path allow no archive, or somebody is making it")  # noqa: T201  # the result
+    print(made or "none: Java or its class path allow no archive, or another process is creating it")  # noqa: T201  # the result
     return 0
 
 

@@ -1,4 +1,4 @@
-"""This package's code as executors need it, in a zip that is the same wherever it is made."""
+"""Zip file of this package's code for executors, with the same bytes wherever it is created."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PARTS = ("config", "connectors", "core", "spark")
-"""What may run on executors; nothing else of the package may (see the layers in ``pyproject.toml``)."""
+"""Subpackages that may run on executors; the others may not (see the layers in ``pyproject.toml``)."""
 
 
 class Parcel:
-    """The modules that lanes import.
+    """Zip file of the modules that lanes import.
 
-    :ivar digest: tells one state of the code from another
+    :ivar digest: hash of the code
     """
 
     @cached_property
     def digest(self) -> str:
-        """Of all names and contents."""
+        """Hash of all names and contents."""
         digest = hashlib.sha256()
         for name, content in self._modules:
             digest.update(f"{name}\0{len(content)}\0".encode())
@@ -28,7 +28,7 @@ class Parcel:
         return digest.hexdigest()
 
     def write(self, path: Path) -> None:
-        """Write the zip; its bytes say nothing of when or where."""
+        """Write the zip; its bytes do not depend on time or place."""
         with zipfile.ZipFile(path, "w") as file:
             for name, content in self._modules:
                 file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)

@@ -1,8 +1,8 @@
-"""The ``connect`` engine: waves on a Spark Connect server that is there already, so that nothing is started for a run.
+"""The ``connect`` engine: run waves on an existing Spark Connect server, so that no Spark is started for a run.
 
 This process is the driver: it sends each wave as one operation, tagged with the run's epoch, and commits what a
-two-phase sink staged. A run that is killed cancels its operations; one that died leaves that to the next, which finds
-the same session.
+two-phase sink staged. A killed run cancels its operations. If it dies before that, the next run cancels them, as it
+uses the same session.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class ConnectEngine:
-    """Hands a Spark Connect server waves.
+    """Engine that runs waves on a Spark Connect server.
 
     :param pipeline: its ``run`` part names the connection, of type ``spark_connect``
     """
@@ -55,8 +55,8 @@ class ConnectEngine:
         self.started = False
 
     def start(self, job: Job) -> None:
-        """Begin to open the session and return at once."""
-        import pyspark.sql.connect.session  # noqa: F401  # now, for two threads must not import it at once
+        """Start to open the session and return at once."""
+        import pyspark.sql.connect.session  # noqa: F401  # now: two threads must not import it at once
 
         self._go_on()
         self._job = job
@@ -64,7 +64,7 @@ class ConnectEngine:
         self.started = True
 
     def ready(self, check: Check) -> Ready:
-        """Wait until the session is there and the transform is checked."""
+        """Wait until the session is open and the transform is checked."""
         from pyspark.errors import PySparkException
 
         assert self._opening is not None
@@ -75,7 +75,7 @@ class ConnectEngine:
             raise self._failed(error) from error
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Work a wave off; another thread does, so that this one can check."""
+        """Run a wave in another thread, while this one calls ``check``."""
         from pyspark.errors import PySparkException
 
         from airflow_provider_ckpt.spark.sql import first_line
@@ -97,25 +97,25 @@ class ConnectEngine:
             raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, without_ids(first_line(error)))) from error
 
     def revive(self) -> bool:
-        """After the server or its session was lost: be as new, unless it was killed."""
+        """Reset the engine after the server or its session was lost; refuse after :meth:`kill`."""
         if self._killed.is_set():
             return False
         if self._session is not None:
-            _in_thread(self._session.client.close)  # which waits for answers that a lost server does not give
+            _in_thread(self._session.client.close)  # waits for responses, which a lost server does not send
             self._session = None
         self.started = False
         return True
 
     def kill(self) -> None:
-        """Cancel the wave that runs; within 2 s, also from a signal handler. Twice does no harm."""
+        """Cancel the running wave within 2 s. May be called from a signal handler, and more than once."""
         self._killed.set()
         thread = threading.Thread(target=self._cancel, name="ckpt-cancel", daemon=True)
-        with suppress(RuntimeError):  # the machine has no thread left
+        with suppress(RuntimeError):  # no more threads can be started
             thread.start()
             thread.join(_KILL_SECONDS)
 
     def close(self) -> None:
-        """Close the channel and leave the session as it is, for the next run."""
+        """Close the channel and keep the session for the next run."""
         session, self._session = self._session, None
         if session is not None:
             session.client.close()
@@ -133,7 +133,7 @@ class ConnectEngine:
 
         assert self._session is not None
         assert self._job is not None
-        self._session.addTag(_tag(self._job))  # tags are the thread's own
+        self._session.addTag(_tag(self._job))  # tags belong to a thread
         return run_wave(_as_any(self._session), self._job, wave)
 
     def _wait(self, future: Future[T], check: Check) -> T:
@@ -141,11 +141,11 @@ class ConnectEngine:
             self._go_on()
             check()
         if future.exception() is not None:
-            self._go_on()  # whatever it says, it ended because it was stopped
+            self._go_on()  # if it was killed, that is the cause of the error
         return future.result()
 
     def _go_on(self) -> None:
-        """Refuse what comes after :meth:`kill`, by which a killed task's thread learns that it is over."""
+        """Raise an error after :meth:`kill`, to end the thread of a killed task."""
         if self._killed.is_set():
             raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
@@ -154,9 +154,9 @@ class ConnectEngine:
         try:
             if working and self._session is not None and self._job is not None:
                 self._session.interruptTag(_tag(self._job))
-        except Exception as error:  # noqa: BLE001  # the thread's boundary; the next run cancels what this could not
+        except Exception as error:  # noqa: BLE001  # thread boundary; the next run cancels the wave
             log.warning(
-                "The wave of %s that runs could not be cancelled: %s", self._pipeline.name, without_ids(str(error))
+                "The running wave of %s could not be cancelled: %s", self._pipeline.name, without_ids(str(error))
             )
         self.close()
 
@@ -172,37 +172,40 @@ class ConnectEngine:
 
 
 def _reason(error: Exception) -> str:
-    """The line of a Python worker's traceback that says what was wrong."""
+    """Return the line of a Python worker's traceback that names the error."""
     return next(line.strip() for line in str(error).splitlines() if _UNFIT.search(line))
 
 
 def _tag(job: Job) -> str:
-    """By which a run's operations are known, also to other processes that have the session."""
+    """Return the tag of a run's operations, by which other processes with the same session find them."""
     return f"ckpt-{job.context.pipeline}-{job.context.epoch}"
 
 
 def _slots(session: SparkSession) -> int:
-    """How many tasks the server runs at once, which it tells by the partitions of a range that is not asked for."""
-    told = str(session.range(0, _MANY)._explain_string())  # type: ignore[operator]  # a method of its own class
+    """Return the number of tasks that the server runs at once.
+
+    That is the default number of partitions, which the plan of a range shows; the range is not executed.
+    """
+    told = str(session.range(0, _MANY)._explain_string())  # type: ignore[operator]  # a method of this class only
     found = re.search(r"splits=(\d+)", told)
     if found is None:
-        raise EngineError(f"the Spark Connect server does not say how wide it is: {told}")
+        raise EngineError(f"the Spark Connect server does not tell how many tasks it runs at once: {told}")
     return int(found[1])
 
 
 def _as_any(session: SparkSession) -> AnySession:
-    """A session as the lanes' side knows it; the two kinds have no type in common."""
+    """Return the session under the type that lanes use; the two kinds of session have no type in common."""
     return cast("AnySession", session)
 
 
 def _in_thread(function: Callable[..., T], *arguments: object) -> Future[T]:
-    """Call a function in a thread that keeps nothing from ending."""
+    """Call a function in a daemon thread."""
     future: Future[T] = Future()
 
     def call() -> None:
         try:
             future.set_result(function(*arguments))
-        except BaseException as error:  # noqa: BLE001  # the thread's boundary: raised where the result is asked for
+        except BaseException as error:  # noqa: BLE001  # thread boundary: result() raises it
             future.set_exception(error)
 
     threading.Thread(target=call, name="ckpt-connect", daemon=True).start()

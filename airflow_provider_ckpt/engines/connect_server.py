@@ -1,4 +1,4 @@
-"""A Spark Connect server: where it is, whether it answers, and what an error from it means."""
+"""Find a Spark Connect server, wait for it, and classify its errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
 _PATIENCE = 30.0
-"""Seconds that a server may take to come back."""
+"""Seconds to wait for a server."""
 
 _PROBE_SECONDS = 3.0
 _PAUSE = 0.3
@@ -28,13 +28,13 @@ _GONE = re.compile(
 
 
 class ConnectHook(SparkConnectHook):
-    """The apache-spark provider's hook, which makes a URL of a connection of type ``spark_connect``."""
+    """Hook of the apache-spark provider, which builds a URL from a connection of type ``spark_connect``."""
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
-        """The connection, looked up where all others are.
+        """Return the Airflow connection.
 
-        :raises ConfigError: if it is not defined or of another type
+        :raises ConfigError: if it is not defined, or is of another type
         """
         found = airflow_connection(conn_id)
         if found.conn_type != cls.conn_type:
@@ -47,7 +47,7 @@ class ConnectHook(SparkConnectHook):
 
 
 def server_url(connection: str) -> str:
-    """The URL of the server that a connection names; may hold a token.
+    """Return the URL of the server that a connection names; it may contain a token.
 
     :raises ConfigError: if the connection cannot be used
     """
@@ -57,7 +57,7 @@ def server_url(connection: str) -> str:
     try:
         url = ConnectHook(connection).get_connection_url()
         DefaultChannelBuilder(url)
-    except (ValueError, AttributeError, PySparkException):  # their texts may repeat the URL
+    except (ValueError, AttributeError, PySparkException):  # their texts may contain the URL
         raise ConfigError(
             f"connection {connection!r} names no Spark Connect server.",
             hint="Give it a host, such as spark.example.org, and a port if it is not 15002; no path.",
@@ -66,10 +66,11 @@ def server_url(connection: str) -> str:
 
 
 def await_server(builder: DefaultChannelBuilder, stopped: threading.Event) -> None:
-    """Wait until the server listens; Spark's own client would try for minutes.
+    """Wait until the server listens, for 30 s at most; Spark's own client would try for minutes.
 
+    :param builder: names the server
     :param stopped: ends the wait
-    :raises EngineError: if it does not
+    :raises EngineError: if the server does not listen
     """
     host, port = builder.url.hostname, builder.url.port or builder.default_port()
     deadline = time.monotonic() + _PATIENCE
@@ -87,7 +88,7 @@ def await_server(builder: DefaultChannelBuilder, stopped: threading.Event) -> No
 
 
 def is_gone(error: BaseException) -> bool:
-    """Whether an error says that the server is lost, or has lost the session."""
+    """Return whether an error says that the server, or the session on it, is lost."""
     from grpc import StatusCode  # type: ignore[import-untyped]
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 

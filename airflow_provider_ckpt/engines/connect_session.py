@@ -1,7 +1,7 @@
-"""A pipeline's session on a Spark Connect server: the same one for all its runs, which so find Python workers warm.
+"""Open a pipeline's session on a Spark Connect server: the same for all its runs, so that Python workers stay warm.
 
-A session's id stands for all that the session is: the pipeline, this package's code, the properties. So whoever finds
-one that is set up has nothing to set up again, and nobody finds one that is set up otherwise.
+The session's id is derived from the pipeline, this package's code and the properties. So a run that finds a session
+with this id need not set it up again, and never finds one that is set up differently.
 """
 
 from __future__ import annotations
@@ -39,25 +39,26 @@ _READY = "spark.ckpt.ready"
 _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    "spark.sql.codegen.hugeMethodLimit": "8000",  # Java interprets what is longer, which takes ten times as long
+    "spark.sql.codegen.hugeMethodLimit": "8000",  # Java interprets longer methods, which takes ten times as long
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    "spark.sql.variable.substitute": "false",  # or Spark would replace ${...} in a user's expression without a word
+    "spark.sql.variable.substitute": "false",  # Spark would silently replace ${...} in a user's expression
 }
 _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 _RETRIES, _LONGEST_MS = 5, 2_000
-"""About 5 s in all; by default Spark's client tries for ten minutes."""
+"""About 5 s in total; by default Spark's client retries for ten minutes."""
 
 _KEY_OF_THIS_PROCESS = secrets.token_bytes(32)
 """Where Airflow has no Fernet key; Airflow runs each task in a process of its own, the command line too."""
 
 
 def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> SparkSession:
-    """The pipeline's session, set up; what an earlier run left running there is cancelled.
+    """Return the pipeline's session, ready for lanes; operations that an earlier run left running in it are cancelled.
 
-    :param ledger: tells the pipeline from others of its name
-    :param stopped: ends the wait for a server that does not answer
+    :param pipeline: the pipeline
+    :param ledger: id of the ledger, since another ledger may have a pipeline of the same name
+    :param stopped: ends the wait for a server that does not respond
     :raises ConfigError: if the connection or ``run.conf`` cannot be used
-    :raises EngineError: if there is no server, or it gives no session
+    :raises EngineError: if there is no server, or it opens no session
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -73,7 +74,7 @@ def open_session(pipeline: Pipeline, ledger: str, stopped: threading.Event) -> S
             _set_up(session, pipeline, parcel)
     except PySparkException as error:
         raise EngineError(
-            f"the Spark Connect server at {server.endpoint} gave no session: {without_ids(first_line(error))}"
+            f"the Spark Connect server at {server.endpoint} opened no session: {without_ids(first_line(error))}"
         ) from error
     return session
 
@@ -84,8 +85,8 @@ def _ids(pipeline: Pipeline, ledger: str, parcel: Parcel) -> Iterator[str]:
     Whoever knows a session's id may join it and run code with what it holds. So ids are made with a key, see
     :func:`session_key`.
 
-    A server never opens a session again that it has closed, as it does with one that nobody used for an hour: then the
-    day's next one is taken.
+    A server never reopens a session that it has closed, and it closes one that is idle for an hour. Then the day's next
+    id is used.
     """
     secret = session_key()
     day = datetime.now(UTC).date().isoformat()
@@ -109,12 +110,12 @@ def session_key() -> bytes:
 
 
 def without_ids(text: str) -> str:
-    """A text without the ids of sessions and operations, by which others could join them."""
+    """Return a text without the ids of sessions and operations, with which others could join them."""
     return _ID.sub("***", text)
 
 
 def _attach(url: str, session_id: str) -> SparkSession | None:
-    """The session of an id, or None if the server has closed it."""
+    """Return the session of an id, or None if the server has closed it."""
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
@@ -132,9 +133,9 @@ def _attach(url: str, session_id: str) -> SparkSession | None:
 
 
 def _set_up(session: SparkSession, pipeline: Pipeline, parcel: Parcel) -> None:
-    """Give the session the properties and the code that lanes need.
+    """Set the session's properties and add the code that lanes need.
 
-    :raises ConfigError: if a property cannot be set on a server that runs
+    :raises ConfigError: if a property cannot be set on a running server
     """
     from pyspark.errors import PySparkException
 
@@ -147,7 +148,7 @@ def _set_up(session: SparkSession, pipeline: Pipeline, parcel: Parcel) -> None:
             raise ConfigError(
                 f"run.conf: {name} cannot be set: {first_line(error)}",
                 pipeline=pipeline.name,
-                hint="A Spark Connect server takes what concerns sessions alone; set the rest where it is started.",
+                hint="A Spark Connect server accepts session properties only; set other ones where it is started.",
             ) from error
     with tempfile.TemporaryDirectory(prefix="ckpt-parcel-") as folder:
         path = Path(folder) / "airflow_provider_ckpt.zip"

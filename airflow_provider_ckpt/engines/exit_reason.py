@@ -1,4 +1,4 @@
-"""Why Spark ended, in one line for a person: how its process ended, and the last error among what it printed."""
+"""Explain in one line why Spark ended: how its process ended, and the last error in its output."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LONGEST = 400
 
 
 def why(status: int | None, lines: Iterable[str], error: BaseException | None = None) -> str:
-    """What to tell of a Spark that ended by itself.
+    """Return an explanation of why Spark ended by itself.
 
-    :param status: exit status of ``spark-submit``, negative for a signal; None if it was never started
-    :param lines: what it printed last, free of secrets
-    :param error: what kept it from being started
+    :param status: exit status of ``spark-submit``, negative for a signal; None if it was not started
+    :param lines: last lines of its output, free of secrets
+    :param error: error that prevented its start
     """
     if status is None:
         return f"spark-submit could not be started: {_first_line(error)}"
@@ -38,7 +38,10 @@ def why(status: int | None, lines: Iterable[str], error: BaseException | None = 
 
 
 def _how(status: int) -> str:
-    """A process under ``spark-submit`` that a signal killed becomes a status above 128, as in a shell."""
+    """Return how a process ended.
+
+    If a signal killed a process that ``spark-submit`` runs, the status is above 128, as in a shell.
+    """
     number = _signal(status)
     if number is None:
         return f"exit status {status}"

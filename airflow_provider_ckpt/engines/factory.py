@@ -1,4 +1,4 @@
-"""Which engine a pipeline runs on, by its ``run.engine``."""
+"""Create the engine that ``run.engine`` of a pipeline names."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def make_engine(pipeline: Pipeline, on_ready: Callable[[Ready], None] | None = None) -> Engine:
-    """The pipeline's engine; nothing is started yet.
+    """Return the pipeline's engine; nothing is started yet.
 
     :param pipeline: the pipeline
-    :param on_ready: told once a Spark of the run's own is up
+    :param on_ready: called once Spark is up, by an engine that starts its own
     """
     if pipeline.run.engine == "connect":
         from airflow_provider_ckpt.engines.connect import ConnectEngine

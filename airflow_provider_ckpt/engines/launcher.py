@@ -1,6 +1,6 @@
-"""The apache-spark provider's hook for one run: which master, which properties, which interpreter.
+"""Run ``spark-submit`` with the apache-spark provider's hook: master, properties and interpreter of one run.
 
-Properties travel in a file of mode 0600 in the run directory, since a user may have put a key among them.
+Properties are passed in a file of mode 0600 in the run directory, since users may set secrets in them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _CONF = {
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    "spark.sql.codegen.hugeMethodLimit": "8000",  # Java interprets what is longer, which takes ten times as long
+    "spark.sql.codegen.hugeMethodLimit": "8000",  # Java interprets longer methods, which takes ten times as long
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    "spark.sql.variable.substitute": "false",  # or Spark would replace ${...} in a user's expression without a word
+    "spark.sql.variable.substitute": "false",  # Spark would silently replace ${...} in a user's expression
     "spark.speculation": "false",
 }
 _LOCAL_CONF = {
@@ -61,11 +61,11 @@ _LOCAL = {
 
 
 class Launcher(SparkSubmitHook):
-    """Runs ``spark-submit`` in client mode; without a Spark connection on a local master, not on YARN.
+    """Hook that runs ``spark-submit`` in client mode; without a Spark connection on a local master, and not on YARN.
 
-    :param pipeline: its ``run`` part names the Spark connection and further properties
+    :param pipeline: its ``run`` part names the Spark connection and more properties
     :param directory: the run directory
-    :raises ConfigError: if the Spark connection is not defined or asks for cluster mode
+    :raises ConfigError: if the Spark connection is not defined or sets cluster mode
     """
 
     def __init__(self, pipeline: Pipeline, directory: Path) -> None:
@@ -80,7 +80,7 @@ class Launcher(SparkSubmitHook):
         self._log = SparkLog(self.log)
         if self._connection["deploy_mode"] == "cluster":
             raise ConfigError(
-                "the submit engine needs client mode, for the driver reads the run directory",
+                "the submit engine needs client mode, because the driver reads the run directory",
                 pipeline=pipeline.name,
                 hint=f"Set deploy-mode to client in Spark connection {pipeline.run.connection}.",
             )
@@ -95,12 +95,14 @@ class Launcher(SparkSubmitHook):
             self._py_files = shutil.make_archive(str(directory / _PACKAGE.name), "zip", _PACKAGE.parent, _PACKAGE.name)
         conf = _CONF | (_LOCAL_CONF if local else {}) | (self._head_start.properties if self._head_start else {})
         _write_properties(self._properties, conf | pipeline.properties)
-        self._last_submit_log_lines = deque(maxlen=_REMEMBERED_LINES)  # the hook's 20 may all be a stack trace's frames
+        self._last_submit_log_lines = deque(
+            maxlen=_REMEMBERED_LINES
+        )  # the hook's 20 may all be frames of a stack trace
 
     def launch(self) -> None:
-        """Run the driver to its end; it dies with the calling thread.
+        """Run the driver to its end; it is killed when the calling thread ends.
 
-        :raises AirflowException: if it ends with another status than 0
+        :raises AirflowException: if its exit status is not 0
         """
         if self._head_start:
             self._env = {**(self._env or {}), **self._head_start.environment}
@@ -109,11 +111,14 @@ class Launcher(SparkSubmitHook):
             self._head_start.for_the_next()
 
     def forget_properties(self) -> None:
-        """Remove the properties, once Spark has read them."""
+        """Delete the properties file, once Spark has read it."""
         self._properties.unlink(missing_ok=True)
 
     def kill(self) -> bool:
-        """End ``spark-submit``; says whether there was one to end, for it appears a moment after :meth:`launch`."""
+        """Kill ``spark-submit``.
+
+        :return: whether it was there; it appears a moment after :meth:`launch`
+        """
         if self._submit_sp is None:
             return False
         self._submit_sp.kill()
@@ -121,12 +126,12 @@ class Launcher(SparkSubmitHook):
 
     @property
     def status(self) -> int | None:
-        """The exit status of ``spark-submit``, negative for a signal; None before its end."""
+        """Exit status of ``spark-submit``, negative for a signal; None before its end."""
         return self._submit_sp.returncode if self._submit_sp else None
 
     @property
     def last_lines(self) -> list[str]:
-        """What Spark printed last, free of passwords."""
+        """Last lines of Spark's output, free of passwords."""
         return [self._mask_cmd(line) for line in self._last_submit_log_lines]
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
@@ -137,7 +142,7 @@ class Launcher(SparkSubmitHook):
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
-        """The Spark connection, looked up where all others are; a missing one never means YARN."""
+        """Return the Spark connection; a missing one is an error and does not mean YARN."""
         return airflow_connection(conn_id)
 
     def _resolve_connection(self) -> dict[str, Any]:
@@ -147,14 +152,16 @@ class Launcher(SparkSubmitHook):
 
 
 def environment(binary: str = "spark-submit") -> dict[str, str]:
-    """The worker's interpreter drives, and ``spark-submit`` is found beside it, as are its Spark's jars.
+    """Return environment variables for ``spark-submit``.
 
-    :param binary: the program
+    The driver runs on the worker's Python. ``spark-submit`` and its Spark's jars are taken from beside that, if there.
+
+    :param binary: name of the program
     """
     binaries = Path(sys.executable).parent
     found = {
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONSAFEPATH": "1",  # or Spark's ``python -m`` would import from the working directory
+        "PYTHONSAFEPATH": "1",  # keeps Spark's ``python -m`` from importing from the working directory
         "PATH": str(binaries) + os.pathsep + os.environ.get("PATH", ""),
     }
     pyspark = find_spec("pyspark")
@@ -162,13 +169,15 @@ def environment(binary: str = "spark-submit") -> dict[str, str]:
         return found
     home = Path(pyspark.origin).parent
     if (binaries / binary).exists() and (home / "jars").is_dir():
-        found["SPARK_HOME"] = str(home)  # or a Python is started that finds it
+        found["SPARK_HOME"] = str(home)  # saves a Python process that would find it
     return found
 
 
 def _local_environment(directory: Path, conf: Mapping[str, str]) -> dict[str, str]:
-    """On a local master the worker's interpreter also executes, and what a killed Spark leaves is swept with the run's
-    directory, unless the user decided otherwise."""
+    """Return more variables for a local master, unless the user has set them.
+
+    The worker's Python also executes, and Spark's temporary files are in the run directory, to be removed with it.
+    """
     environment = {}
     if "PYSPARK_PYTHON" not in os.environ:
         environment["PYSPARK_PYTHON"] = sys.executable

@@ -1,7 +1,8 @@
-"""A run's directory on this machine: one that a killed run left behind is known for what it is, and swept by the next.
+"""Create a run's directory on this machine, and remove those that killed runs left behind.
 
-Its name says whose it is (host, pid and start of the process, as ``replication/owner.py`` tells them); a lock that ends
-with the process says so too, where a pid means nothing: in containers that share a folder and a host's name.
+The name contains host, pid and start time of the process (as in ``replication/owner.py``). A lock that ends with the
+process shows that it is alive, too. It is needed where a pid does not: in containers with a common folder and host
+name.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _NAME = re.compile(_PREFIX + r"(?P<host>.+)-(?P<pid>\d+)-(?P<started>\d+)-\w+")
 
 
 class RunDirectory:
-    """A new directory of mode 0700 in the temporary folder, this process's until it is removed or the process ends.
+    """New directory of mode 0700 in the temporary folder, locked until it is removed or the process ends.
 
-    :param path: where it is
+    :ivar path: the directory
     """
 
     def __init__(self) -> None:
@@ -31,12 +32,12 @@ class RunDirectory:
         host = kind_and_host.partition(":")[2].replace(os.sep, "_")
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{host}-{pid}-{started}-"))
         lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        with suppress(OSError):  # a file system without locks: then a sweep goes by the name alone
+        with suppress(OSError):  # a file system without locks: only the name shows the owner
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._held = [lock]  # who takes it out removes the directory
+        self._held = [lock]  # the thread that pops it removes the directory
 
     def remove(self) -> None:
-        """Remove it with all that is in it; a second time nothing happens, be it from another thread meanwhile."""
+        """Remove the directory with its files. Later calls do nothing, also from another thread."""
         try:
             lock = self._held.pop()
         except IndexError:
@@ -46,10 +47,10 @@ class RunDirectory:
 
 
 def sweep() -> None:
-    """Remove what killed runs of this user left in the temporary folder.
+    """Remove the directories that killed runs of this user left in the temporary folder.
 
-    Only where the process is certainly dead: the name says that it ran on this host and it runs no more, and nobody
-    holds the lock. Links are not followed, and nothing that goes wrong here stops a run.
+    A directory is removed only if its process is certainly dead: its name has this host and a process that no longer
+    runs, and it is not locked. Links are not followed, and errors are ignored.
     """
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         left = [Path(entry.path) for entry in entries if _is_left_behind(entry.name)]
@@ -64,9 +65,9 @@ def _is_left_behind(name: str) -> bool:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a directory of this user's that nobody has locked.
+    """Remove a directory of this user that is not locked.
 
-    :raises OSError: if it is a link, gone, not ours to open, or locked
+    :raises OSError: if it is a link, does not exist, cannot be opened, or is locked
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

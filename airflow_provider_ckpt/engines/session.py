@@ -1,4 +1,4 @@
-"""An engine on a Spark session that is already there: for notebooks, tests, and whoever keeps a warm session."""
+"""Engine on an existing Spark session: for notebooks, tests, and users who keep a warm session."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _PAUSE = 0.03
 
 
 class SessionEngine:
-    """Runs waves on ``spark``, which it neither starts nor stops.
+    """Engine that runs waves on ``spark``, and neither starts nor stops it.
 
-    :param spark: a classic session; its time zone must be UTC and ANSI mode on
+    :param spark: classic session; its time zone must be UTC, and ANSI mode must be on
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -30,18 +30,18 @@ class SessionEngine:
         self.started = False
 
     def start(self, job: Job) -> None:
-        """Take the job."""
+        """Store the job."""
         self._job = job
         self.started = True
 
     def ready(self, check: Check) -> Ready:  # noqa: ARG002  # there is nothing to wait for
-        """The session is up already."""
+        """Check the transform; the session is up already."""
         from airflow_provider_ckpt.spark.wave import check_transform
 
         return Ready(self._spark.sparkContext.defaultParallelism, check_transform(self._spark, self._taken))
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Work a wave off; another thread does, so that this one can check."""
+        """Run a wave in another thread, while this one calls ``check``."""
         from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
@@ -61,21 +61,21 @@ class SessionEngine:
             return running.result()
         except CkptError:
             raise
-        except (PySparkException, Py4JJavaError) as error:  # the latter when a worker died: Spark has no class for that
+        except (PySparkException, Py4JJavaError) as error:  # PySpark has no class for a worker that died
             raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, first_line(error))) from error
         except Py4JError as error:
             raise EngineError(f"the session's Spark was lost: {first_line(error)}") from error
 
     def revive(self) -> bool:
-        """The session is not ours to start."""
+        """Return False: the engine does not start the session."""
         return False
 
     def kill(self) -> None:
-        """Cancel what runs; the session is not ours to end."""
+        """Cancel all running jobs; the session stays open."""
         self._spark.sparkContext.cancelAllJobs()
 
     def close(self) -> None:
-        """Leave the session as it is."""
+        """Do nothing: the session stays open."""
 
     @property
     def _taken(self) -> Job:

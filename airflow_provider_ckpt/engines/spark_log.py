@@ -1,4 +1,4 @@
-"""Passes what Spark prints on to the task's log at the level that Spark gave it."""
+"""Forward Spark's output to the task's log, at the levels that Spark gave."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _CONTINUED = re.compile(r"at \S|\.\.\. \d+ more|Caused by: |[\w.$]{1,200}(?:Exce
 
 
 class SparkLog:
-    """A logger whose ``info`` takes the level from the line, where ``spark-submit``'s output has one.
+    """Logger whose ``info`` takes the level from lines of ``spark-submit`` that have one.
 
-    The lines of a stack trace have the level of the line that they follow.
+    Lines of a stack trace get the level of the line before.
 
-    :param log: the logger to write to
+    :param log: logger to write to
     """
 
     def __init__(self, log: Any) -> None:
@@ -39,15 +39,15 @@ class SparkLog:
         self._log.log(logging.INFO if arguments else self._level, line, *arguments)
 
     def __getattr__(self, name: str) -> Any:
-        """All else is the logger's own."""
+        """Return any other attribute of the logger."""
         return getattr(self._log, name)
 
 
 def level_of(line: str, before: int = logging.INFO) -> int:
-    """The level of a line that Spark printed.
+    """Return the level of a line of Spark's output.
 
-    :param line: without surrounding spaces
-    :param before: the level of the line before it
+    :param line: the line, without surrounding spaces
+    :param before: level of the line before it
     """
     found = _LINE.match(line)
     if found:

@@ -1,7 +1,7 @@
-"""The ``submit`` engine: one Spark application for a run, started by the apache-spark provider's hook in client mode.
+"""The ``submit`` engine: one Spark application per run, started by the apache-spark provider's hook in client mode.
 
-The driver executes waves that it finds in a run directory of mode 0700 (``spark/driver/run_directory_protocol.py``). Driver and
-``spark-submit`` die with the process that started them, so a killed task leaves no Spark behind.
+The driver runs waves that it finds in a run directory of mode 0700 (``spark/driver/run_directory_protocol.py``). Driver
+and ``spark-submit`` are killed when the process that started them ends, so a killed task leaves no Spark running.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _NOTHING_LOST = "Nothing is lost: the next run finds out from the receipts what 
 
 
 class SubmitEngine:
-    """Starts Spark for one run and hands it waves.
+    """Engine that starts Spark for one run and sends it waves.
 
-    :param pipeline: its ``run`` part says which Spark connection and properties to use; without a connection the master
-        is ``local[*]``
-    :param on_ready: told once Spark is up
-    :param stop_seconds: how long Spark may take to end in good order
-    :ivar error: what ``spark-submit`` ended with, None while it runs or if it ended in good order
+    :param pipeline: its ``run`` part names the Spark connection and properties; without a connection the master is
+        ``local[*]``
+    :param on_ready: called once Spark is up
+    :param stop_seconds: seconds that Spark may take to end by itself
+    :ivar error: error with which ``spark-submit`` ended; None while it runs, or if it ended without one
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SubmitEngine:
         self.started = False
 
     def start(self, job: Job) -> None:
-        """Launch ``spark-submit`` and return at once."""
+        """Start ``spark-submit`` and return at once."""
         from airflow_provider_ckpt.engines.launcher import Launcher
 
         self._go_on()
@@ -103,7 +103,7 @@ class SubmitEngine:
         return self._ready
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Work a wave off."""
+        """Send the driver a wave and wait for its outcomes."""
         assert self._side is not None
         self._go_on()
         self._side.send(wave)
@@ -117,7 +117,7 @@ class SubmitEngine:
                 raise _final(error, self._pipeline.name) if reply["final"] else WaveLostError(error)
 
     def revive(self) -> bool:
-        """After Spark has ended by itself: be as new, unless it was killed."""
+        """Reset the engine after Spark ended by itself; refuse after :meth:`kill`."""
         if self._killed:
             return False
         self._clean()
@@ -126,7 +126,10 @@ class SubmitEngine:
         return True
 
     def kill(self) -> None:
-        """End ``spark-submit``, the driver dies with it; within 2 s, also from a signal handler. Twice does no harm."""
+        """Kill ``spark-submit`` within 2 s; the driver dies with it.
+
+        May be called from a signal handler, and more than once.
+        """
         self._killed = True
         deadline = time.monotonic() + _KILL_SECONDS
         if self._thread is not None and self._launcher is not None:
@@ -136,7 +139,7 @@ class SubmitEngine:
         self._clean()
 
     def close(self) -> None:
-        """Ask the driver to end, and make it end if it does not."""
+        """Tell the driver to end, and kill it if it does not."""
         if self._directory is not None and self._side is not None and self._thread is not None:
             self._side.stop()
             self._thread.join(self._stop_seconds)
@@ -147,13 +150,13 @@ class SubmitEngine:
         assert self._side is not None
         try:
             self._launcher.launch()
-        except BaseException as error:  # noqa: BLE001  # the thread's boundary: told to whoever waits
+        except BaseException as error:  # noqa: BLE001  # thread boundary: reported to the waiting thread
             self.error = error
         finally:
             self._side.withdraw()
 
     def _replies(self, check: Check) -> list[dict[str, Any]]:
-        """What the driver says next; waits for it.
+        """Wait for the driver's next replies and return them.
 
         :raises EngineError: if Spark has ended
         """
@@ -172,7 +175,7 @@ class SubmitEngine:
             time.sleep(_PAUSE)
 
     def _go_on(self) -> None:
-        """Refuse what comes after :meth:`kill`, by which a killed task's thread learns that it is over."""
+        """Raise an error after :meth:`kill`, to end the thread of a killed task."""
         if self._killed:
             raise EngineError("Spark was stopped.", pipeline=self._pipeline.name, hint=_NOTHING_LOST)
 
@@ -188,7 +191,7 @@ class SubmitEngine:
 
 
 def _final(error: ErrorInfo, pipeline: str) -> CkptError:
-    """An error of the job itself, such as an expression that does not parse."""
+    """Return an error of the job itself, such as an expression that does not parse."""
     known = (ConfigError, DslParseError, InvalidFilterError, InvalidTransformError)
     kind = next((kind for kind in known if kind.type is error.type), EngineError)
     return kind(error.message, pipeline=pipeline)

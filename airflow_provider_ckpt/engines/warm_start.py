@@ -1,7 +1,7 @@
-"""What has a run's Spark start sooner, as ``[ckpt] spark_head_start`` says. Nothing of it is needed, and users' own
-settings win.
+"""Give the start of a run's Spark a head start, if ``[ckpt] spark_head_start`` is on.
 
-An archive for its JVM (``archive.py``), and on a local master a daemon for its Python workers (``spark/driver/python_daemon.py``).
+It is a class archive for the JVM (``class_archive.py``) and, on a local master, a daemon that preloads modules for
+Python workers (``spark/driver/python_daemon.py``). Both are optional, and users' own settings take precedence.
 """
 
 from __future__ import annotations
@@ -23,55 +23,56 @@ if TYPE_CHECKING:
 _PYTHON = "spark.pyspark.python"
 _JVM = "SPARK_SUBMIT_OPTS"
 _QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
-"""That Java does not accept an archive is nothing to speak of."""
+"""Options that keep Java from reporting an archive that it does not accept."""
 
 
 class HeadStart:
-    """The head start of one run.
+    """Head start of one run's Spark.
 
-    :param environment: of ``spark-submit``
-    :param local: whether the executors run here
+    :param pipeline: the pipeline
+    :param environment: environment of ``spark-submit``
+    :param local: whether executors run on this machine
     """
 
     def __init__(self, pipeline: Pipeline, environment: Mapping[str, str], *, local: bool) -> None:
         self._modules = lane_modules(pipeline)
         self._class_path = pipeline.properties.get(CLASS_PATH, "")
         self._archive = archive(environment, self._class_path)
-        # Elsewhere this package may come as a zip, by which the daemon's module is not found.
+        # On a cluster this package may be in a zip, where the daemon's module is not found.
         python = pipeline.properties.get(_PYTHON, environment.get("PYSPARK_PYTHON"))
         self._preloads = local and python == sys.executable
 
     @property
     def properties(self) -> dict[str, str]:
-        """Spark's properties for it."""
+        """Spark properties of the head start."""
         return python_daemon.properties(self._modules) if self._preloads else {}
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of ``spark-submit`` for it. The driver's own Java options come later, and so win."""
+        """Environment variables of ``spark-submit`` for the head start; the driver's own Java options override them."""
         found = self._archive.find() if self._archive is not None else None
         if found is None:
             return {}
         return {_JVM: f'"-XX:SharedArchiveFile={found}" {_QUIET} {os.environ.get(_JVM, "")}'.rstrip()}
 
     def for_the_next(self) -> None:
-        """After Spark has ended in good order: have the archive made, if it is not there."""
+        """Have the archive created if it does not exist; for the end of a Spark without errors."""
         if self._archive is not None:
             self._archive.make_meanwhile(self._class_path)
 
 
 def enabled() -> bool:
-    """Whether runs shall have a head start."""
+    """Return whether runs have a head start."""
     from airflow.configuration import conf
 
     return conf.getboolean("ckpt", "spark_head_start", fallback=True)
 
 
 def archive(environment: Mapping[str, str], class_path: str) -> Archive | None:
-    """The archive of Spark's JVM, None if there can be none.
+    """Return the archive for Spark's JVM, None if there can be none.
 
-    :param environment: of ``spark-submit``
-    :param class_path: the property ``spark.driver.extraClassPath``
+    :param environment: environment of ``spark-submit``
+    :param class_path: value of the property ``spark.driver.extraClassPath``
     """
     directory = _directory()
     with suppress(OSError):
@@ -80,11 +81,11 @@ def archive(environment: Mapping[str, str], class_path: str) -> Archive | None:
 
 
 def _directory() -> Path:
-    """As configured, else in the user's cache; relative if nobody knows this user's home."""
+    """Return the configured directory, else one in the user's cache; it is relative if the user's home is unknown."""
     from airflow.configuration import conf
 
     configured = conf.get("ckpt", "spark_head_start_directory", fallback=None)
     if configured:
         return Path(configured)
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  # which may raise
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  # Path.expanduser may raise
     return Path(cache, "airflow-provider-ckpt", "spark")

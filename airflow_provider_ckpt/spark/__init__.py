@@ -1,1 +1,1 @@
-"""What runs in Spark: the driver's loop, the lanes, the transform. Knows neither Airflow nor the ledger."""
+"""Code that runs in Spark: the driver's loop, lanes and the transform. It imports neither Airflow nor ``ledger``."""

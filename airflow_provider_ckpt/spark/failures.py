@@ -1,4 +1,4 @@
-"""An exception that a lane met, as data; with its traceback where the pipeline wants that in dead letters."""
+"""Convert exceptions that a lane catches to :class:`ErrorInfo`, with a traceback if dead letters include one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
 
 
 def info_of(error: Exception, *, traced: bool, otherwise: ErrorType = ErrorType.GENERIC) -> ErrorInfo:
-    """An error that a lane met, as data; one that nothing foresaw halts, with its type in the message.
+    """Return an exception as :class:`ErrorInfo`.
 
-    :param otherwise: the type of what is none of ours
-    :param traced: with the traceback: its frames, but no message of another error, for that may hold a secret
+    An exception that is no :class:`CkptError` gets its class name in the message. By default its type is ``Generic``,
+    which halts the pipeline.
+
+    :param error: the exception
+    :param traced: add the traceback. It has frames and exception types, but no message of a causing exception, since
+        that may contain a secret
+    :param otherwise: type of an exception that is no :class:`CkptError`
     """
     info = error.info if isinstance(error, CkptError) else ErrorInfo(otherwise, f"{type(error).__name__}: {error}")
     return replace(info, trace=_frames(error, info)) if traced else info

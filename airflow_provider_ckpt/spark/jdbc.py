@@ -1,7 +1,8 @@
-"""A wave of a source that Spark itself reads, through a JDBC driver: one query a batch, in the order of its lane.
+"""Read a wave of a JDBC source with Spark itself: one query per batch, in lane order.
 
-Each batch is a partition of Spark's read, sorted in itself; a lane's are put together without an exchange, which keeps
-their order. The step behind it gives each row its batch and each batch its marker, as lanes do that read by themselves.
+Each batch is one partition of Spark's read and is sorted by position. The partitions of a lane are put together without
+a shuffle, which keeps their order. The next step adds its batch to each row and a marker row to each batch, as the
+lanes of other sources do while they read.
 """
 
 from __future__ import annotations
@@ -32,21 +33,24 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 _SLOT = "__slot"
-"""int: which of the read's partitions a row is of; lane ``n`` has ``slots`` of them, from ``n * slots`` on."""
+"""int: the partition of Spark's read that a row is from; lane ``n`` has ``slots`` partitions, from ``n * slots`` on."""
 
 _WRONG = "__wrong"
-"""string: a value that Spark has no day or time for, and its column's name."""
+"""string: column name and value, if the row has a value that Spark cannot convert to a date or time; else null."""
 
 _FETCHED = "5000"
-"""Rows that the driver fetches at once; without a number some hold a whole table in memory."""
+"""Rows per fetch of the driver; without a limit some drivers hold a whole table in memory."""
 
 _READ = frozenset({Instruction.DELIVER, Instruction.REJECT})
 
 
 def frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> DataFrame | None:
-    """The records of a wave with their control columns, or None if nothing of it is to be read by Spark.
+    """Return the records of a wave with their control columns, or None if Spark has nothing to read for it.
 
-    :param schema: the control columns and the source's
+    :param spark: the session
+    :param job: the run
+    :param wave: the batches to read, by lane
+    :param schema: the control columns and the source's columns
     :raises ConfigError: if Spark or the driver cannot read the table
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -88,10 +92,12 @@ def frame(spark: SparkSession, job: Job, wave: Wave, schema: StructType) -> Data
 
 
 def unread(job: Job, error: Exception) -> ErrorInfo:
-    """Why Spark gave up a wave, if it was because of the driver.
+    """Return the driver's error that made Spark give up a wave.
 
+    :param job: the run
+    :param error: the exception that Spark raised
     :raises ConfigError: if Spark does not have the driver
-    :raises Exception: the error itself, if it was not the driver's
+    :raises Exception: ``error`` itself, if it is not the driver's
     """
     absent = missing_class(error)
     if absent is not None:
@@ -111,7 +117,7 @@ def unread(job: Job, error: Exception) -> ErrorInfo:
 def _read_lane(
     job: Job, wave: Wave, slots: int, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow``: the records of the lane that this task is, then a marker for each batch."""
+    """Yield the records of this task's lane, with a marker row after each batch (for ``mapInArrow``)."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -126,9 +132,11 @@ def _read_lane(
 
 
 class Stream:
-    """A lane's rows as Spark hands them over: slot by slot.
+    """Stream of a lane's rows, which arrive slot by slot; a slot has the rows of one batch.
 
+    :param batches: rows from Spark
     :param first: the lane's first slot
+    :param slots: number of the lane's slots
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], first: int, slots: int) -> None:
@@ -137,9 +145,10 @@ class Stream:
         self._rest: pa.RecordBatch | None = None
 
     def of(self, slot: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one of the lane's slots; those of slots before it are passed over.
+        """Yield the rows of one of the lane's slots; rows of earlier slots are skipped.
 
-        :raises SourceError: if the rows do not come as they should, for then some would be lost
+        :param slot: the slot's index in the lane, from 0
+        :raises SourceError: if the rows are out of order or of another lane, since some would be lost then
         """
         import numpy as np
 
@@ -147,9 +156,9 @@ class Stream:
         while (batch := self._take()) is not None:
             slots = batch.column(0).to_numpy()
             if slots[0] < self._first or slots[-1] >= self._end or (np.diff(slots) < 0).any():
-                raise SourceError("Spark gave a lane rows of another one, or its batches in another order.")
+                raise SourceError("Spark gave a lane the rows of another lane, or its batches in another order.")
             start, end = (int(edge) for edge in np.searchsorted(slots, [wanted, wanted + 1]))
-            self._rest = batch.slice(end) if end < batch.num_rows else None  # first, for nobody need come back here
+            self._rest = batch.slice(end) if end < batch.num_rows else None  # before yielding: the caller may stop here
             if start < end:
                 yield batch.slice(start, end - start)
             if self._rest is not None:
@@ -163,7 +172,7 @@ class Stream:
 
 
 class _LaneReader:
-    """Gives the job's reader the rows of each batch before it is read; see :class:`~.protocols.Reader`."""
+    """Reader that hands the job's reader Spark's rows of a batch before reading it; see :class:`~.protocols.Reader`."""
 
     def __init__(self, job: Job, tasks: Sequence[BatchTask], stream: Stream) -> None:
         self._reader = job.reader()
@@ -173,16 +182,16 @@ class _LaneReader:
         self._stream = stream
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """The batch's records."""
+        """Yield the batch's records."""
         cast("CarriedReader", self._reader).hold(task, self._records(task))
         return self._reader.read(task)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Where a record came from."""
+        """Return dead-letter headers that say where a record came from."""
         return self._reader.origin(task, position)
 
     def close(self) -> None:
-        """Let go of what the job's reader has."""
+        """Close the job's reader."""
         self._reader.close()
 
     def _records(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
@@ -193,13 +202,13 @@ class _LaneReader:
             yield pa.RecordBatch.from_arrays([rows.column(POSITION), *rows.columns[3:]], self._names)
 
     def _check(self, task: BatchTask, rows: pa.RecordBatch) -> None:
-        """Refuse what Spark could not read, and rows that the database should not have given."""
+        """Raise an error for values that Spark could not convert, and for rows outside the batch's range."""
         import pyarrow.compute as pc
 
         wrong = rows.column(_WRONG).drop_null()
         if len(wrong):
             raise SourceError(
-                f"{self._table} holds a value that is no day or time, or lies outside the years 1 to 9999: {wrong[0]}.",
+                f"{self._table} holds a value that is not a date or time, or is outside years 1 to 9999: {wrong[0]}.",
                 batch=str(task.key),
                 hint="Leave the column out by source.columns, or read a view that gives it as text or null.",
             )
@@ -207,7 +216,7 @@ class _LaneReader:
         if edges["min"] < task.range.start or edges["max"] >= task.range.end:
             raise SourceError(
                 f"{self._table} gave rows from {edges['min']} to {edges['max']} for the range {task.range}: "
-                "the database compares the cursor otherwise than it shows it.",
+                "the database compares the cursor's values differently from the way it shows them.",
                 batch=str(task.key),
                 hint="Choose another cursor, or read a view that gives it as a whole number.",
             )
@@ -225,7 +234,7 @@ def _connection(job: Job) -> Connection:
 
 
 def _properties(connection: Connection, common: Recipe) -> dict[str, str]:
-    """What Spark and the driver are told beside the URL; holds the password."""
+    """Return the properties for Spark and the driver, beside the URL. They contain the password."""
     at = "bigint" if common.kind is CursorKind.NUMBER else "string"
     columns = [f"ckpt_{number} {read_as}" for number, (_, _, read_as) in enumerate(common.columns)]
     told = {
@@ -244,7 +253,7 @@ def _value(number: int, spark: str, read_as: str) -> str:
 
 
 def _position(kind: CursorKind) -> str:
-    """SQL of a row's position; null where the cursor has none."""
+    """Return SQL of a row's position; null where the cursor's value has none."""
     at = query.POSITION
     return {
         CursorKind.NUMBER: at,
@@ -257,7 +266,7 @@ def _position(kind: CursorKind) -> str:
 
 
 def _wrong(common: Recipe) -> str:
-    """SQL of what Spark cannot take in a row; null where there is nothing."""
+    """Return SQL of the first value of a row that Spark cannot convert, with its column name; null if there is none."""
     cursor = f"coalesce(CAST({query.POSITION} AS string), 'NULL')"
     told = [f"WHEN {_position(common.kind)} IS NULL THEN concat({literal(common.cursor)}, ' ', {cursor})"]
     for number, (name, spark, read_as) in enumerate(common.columns):

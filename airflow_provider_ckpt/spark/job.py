@@ -1,4 +1,4 @@
-"""The job: everything that Spark needs to know of a run, sent once before the first wave. Holds secrets."""
+"""Description of a run that is sent to Spark once, before the first wave. It contains passwords."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run, as lanes and the driver see it.
+    """One run, as the driver and the lanes see it.
 
     :param document: the pipeline's declaration (:meth:`Pipeline.document`)
-    :param context: whose receipts the sink writes
-    :param shape: what the source's readers yield
+    :param context: ledger, pipeline and epoch, which are part of every key in the sink
+    :param shape: columns that the source's readers yield
     :param connections: by connection id, passwords included; never logged
-    :param function: the transform's function where it is a task's own, as ``function.pack`` gave it
+    :param function: the transform's Python function as :func:`~.python_function.pack` serialized it, if a task passed
+        one
     """
 
     document: Mapping[str, Any]
@@ -35,32 +36,32 @@ class Job:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The declaration as a model."""
+        """The pipeline's declaration as a model."""
         from airflow_provider_ckpt.config.pipeline import Pipeline
 
         return Pipeline.model_validate(self.document)
 
     def reader(self) -> Reader:
-        """A reader for one lane."""
+        """Open a reader for one lane."""
         pipeline = self.pipeline
         reader = registry.open_reader(pipeline, self._connection(pipeline.source.connection), self.shape)
         return LetterReader(reader, self._sink, self.shape)
 
     def writer(self) -> Writer:
-        """A writer for one lane."""
+        """Open a writer for one lane."""
         pipeline = self.pipeline
         letters = self._connection(pipeline.letters_connection)
         return registry.open_writer(pipeline, self._connection(pipeline.sink.connection), self.context, letters)
 
     def committer(self) -> Committer | None:
-        """The second phase of a two-phase sink, for the driver."""
+        """Open the committer of a two-phase sink, for the driver; return None for other sinks."""
         pipeline = self.pipeline
         return registry.open_committer(pipeline, self._connection(pipeline.sink.connection), self.context)
 
     def transform_function(self) -> Function | None:
-        """The transform's function, None if it has none.
+        """Return the transform's Python function, or None if it has none.
 
-        :raises InvalidTransformError: if it cannot be imported
+        :raises InvalidTransformError: if the function cannot be imported
         """
         path = self.pipeline.transform.python
         if self.function is not None:
@@ -68,7 +69,7 @@ class Job:
         return named(path) if path else None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict that holds the passwords: for a file of mode 0600 only."""
+        """Return a JSON-ready dict. It contains the passwords: write it to files of mode 0600 only."""
         return {
             "document": dict(self.document),
             "context": [self.context.ledger, self.context.pipeline, self.context.epoch],
@@ -79,7 +80,7 @@ class Job:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Job:
-        """The job that :meth:`to_json` wrote."""
+        """Create the job from the dict that :meth:`to_json` returned."""
         columns = [(str(name), str(kind)) for name, kind in data["shape"]["columns"]]
         return cls(
             data["document"],

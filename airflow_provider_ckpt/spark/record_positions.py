@@ -1,7 +1,8 @@
-"""Where in the source the records of a batch are: a position alone does not say, since a cursor may give several one.
+"""Map record numbers to source positions; several records may share a position.
 
-A record's number counts the batch's records in the order in which they were read, from 0. Read again, the records of a
-position come in the same order, so a record is found by its position and its place among those that share it.
+A record's number is its index, from 0, among the batch's records in the order in which they were read. Records that
+share a position come in the same order when they are read again. So a record is found again by its position and its
+index among the records of that position.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Places:
-    """The positions of a batch's records, by number.
+    """Source positions of a batch's records, by record number.
 
-    :param positions: of all that were read, in their order, which is that of positions
+    :param positions: positions of all records that were read, in ascending order
     """
 
     def __init__(self, positions: pa.ChunkedArray) -> None:
@@ -25,19 +26,19 @@ class Places:
 
     @property
     def all(self) -> npt.NDArray[np.int64]:
-        """Every record's position, in order."""
+        """Positions of all records, in ascending order."""
         return self._positions
 
     def position(self, number: int) -> int:
-        """A record's source position."""
+        """Return a record's source position."""
         return int(self._positions[number])
 
     def place(self, number: int) -> tuple[int, int]:
-        """A record's position, and how many records of that position come before it."""
+        """Return a record's position, and its index among the records of that position."""
         position = self.position(number)
         return position, number - int(self._positions.searchsorted(position))
 
     def records(self, position: int) -> int:
-        """How many records have this position."""
+        """Return the number of records at a position."""
         first, end = self._positions.searchsorted([position, position + 1])
         return int(end - first)

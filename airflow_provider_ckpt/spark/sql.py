@@ -1,4 +1,4 @@
-"""Small pieces of Spark SQL: names, texts, and which expressions may raise."""
+"""Helpers for Spark SQL text: identifiers, literals, and expressions that cannot raise an error."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import logging
 import re
 
 HARMLESS = ("upper", "lower", "trim", "ltrim", "rtrim", "length")
-"""Functions that raise for no value of any type that Spark lets them take."""
+"""Functions that raise an error for no value of any type that Spark lets them take."""
 
 _NAME = "([A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`)"
 _SAFE = re.compile(rf"\s*(?:{_NAME}|(?:{'|'.join(HARMLESS)})\s*\(\s*{_NAME}\s*\))\s*", re.IGNORECASE)
 _VALUES = frozenset({"current_date", "current_timestamp", "current_user", "localtimestamp", "user", "session_user"})
-"""Names that Spark takes for functions."""
+"""Names that Spark takes for functions although no parentheses follow."""
 
 
 def cannot_raise(expression: str) -> bool:
-    """Whether an expression is a column's name and nothing else, or one of :data:`HARMLESS` of one."""
+    """Return whether an expression is a column name alone, or a function of :data:`HARMLESS` applied to one."""
     found = _SAFE.fullmatch(expression)
     return found is not None and (found[1] or found[2]).lower() not in _VALUES
 
 
 def is_name(expression: str) -> bool:
-    """Whether an expression is a column's name and nothing else."""
+    """Return whether an expression is a column name alone."""
     found = _SAFE.fullmatch(expression)
     return found is not None and (found[1] or "").lower() not in {"", *_VALUES}
 
 
 def quote(name: str) -> str:
-    """A column's name as a SQL identifier."""
+    """Return a column name as a SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -37,23 +37,23 @@ def enclosed(expression: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as a SQL literal; Spark would replace ``${x}`` by a variable."""
+    """Return a text as a SQL literal. ``${x}`` is escaped, because Spark would replace it by a variable."""
     escaped = str(text).replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\{")
     return "'" + escaped.replace("\n", "\\n").replace("\r", "\\r") + "'"
 
 
 _CALLING = "An error occurred while calling "
-"""How the text of an error from the JVM begins for which Spark has no Python class; what is wrong comes after it."""
+"""Prefix of a first line that says nothing, in the text of JVM errors for which PySpark has no class."""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, which in Spark's carries the error class and the reason."""
+    """Return the first informative line of an error's text; in Spark's errors it has the error class and the reason."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(_CALLING)]
     return lines[0].strip(": ") if lines else type(error).__name__
 
 
 def hush() -> None:
-    """Keep Spark's client from logging each error with its server's stack; whoever it is raised to tells of it."""
+    """Stop Spark's client from logging each error with the server's stack trace; callers report errors themselves."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.logging"):

@@ -1,4 +1,4 @@
-"""Runs one wave as one Spark job: a task a lane, reader → transform → delivery, no shuffle in between."""
+"""Run a wave as one Spark job: one task per lane; reader, transform and delivery without a shuffle between them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ if TYPE_CHECKING:
 
 
 def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
-    """Work a wave off and, for a two-phase sink, commit it.
+    """Run a wave and, for a two-phase sink, commit it.
 
-    :returns: one outcome for every batch of the wave
+    :param spark: a classic or a Connect session
+    :param job: the run
+    :param wave: the batches to run, by lane
+    :return: one outcome for every batch of the wave
     :raises ConfigError: if the transform cannot be used; nothing was sent
-    :raises pyspark.errors.PySparkException: if Spark lost a task; what became of the batches is unknown
+    :raises pyspark.errors.PySparkException: if Spark lost a task; whether batches were delivered is unknown then
     """
     outcomes = _worked_off(spark, job, wave, direct=_direct(spark, job))
     committer = job.committer()
@@ -50,16 +53,16 @@ def run_wave(spark: SparkSession, job: Job, wave: Wave) -> list[Outcome]:
 
 
 def _worked_off(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> list[Outcome]:
-    """The outcomes of all lanes, after whatever they asked for was found out.
+    """Run all lanes; evaluate deferred batches on the driver and run them again; return every outcome.
 
-    :param direct: whether lanes do without Spark SQL, as far as their records let them
+    :param direct: use the fast path without Spark SQL, for as long as the records allow
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
         rows = _frame(spark, job, wave, direct=direct).collect()
-    except (PySparkException, Py4JJavaError) as error:  # the latter is what Spark does not translate
+    except (PySparkException, Py4JJavaError) as error:  # PySpark has no class of its own for some Java errors
         if not job.pipeline.source.carried:
             raise
         return _brought_down(spark, job, wave, jdbc.unread(job, error))
@@ -73,7 +76,7 @@ def _worked_off(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> l
 
 
 def _direct(spark: SparkSession, job: Job) -> bool:
-    """Whether there is nothing that Spark SQL must do, if all records are plain, and lanes read by themselves."""
+    """Return whether lanes can use the fast path: only flat JSON is decoded, and Spark SQL has nothing else to do."""
     takes_nulls = job.pipeline.error_handling.null_value_behavior == "passthrough"
     if job.pipeline.source.carried or not takes_nulls:
         return False
@@ -83,10 +86,11 @@ def _direct(spark: SparkSession, job: Job) -> bool:
 
 
 def _brought_down(spark: SparkSession, job: Job, wave: Wave, error: ErrorInfo) -> list[Outcome]:
-    """The outcomes of a wave that the source's error ended, which may be the fault of one batch.
+    """Return the outcomes of a wave that an error of the source ended, after running each of its batches alone.
 
-    Each is worked off once more in a Spark job of its own, so that the error finds its batch and others get through;
-    what was delivered has its receipt. Not so where the source as a whole failed, or nothing may be sent twice.
+    One batch may have caused the error. Each batch gets a Spark job of its own, so the error fails that batch only and
+    the others are delivered; batches that had been delivered before have a receipt. The batches are not run again, and
+    all of them fail, if the source as a whole failed or delivery is at_most_once.
     """
     if error.whole or len(wave.tasks) == 1 or job.pipeline.delivery == "at_most_once":
         return [Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error) for task in wave.tasks]
@@ -105,9 +109,9 @@ def _brought_down(spark: SparkSession, job: Job, wave: Wave, error: ErrorInfo) -
 
 
 def check_transform(spark: SparkSession, job: Job) -> list[tuple[str, str]]:
-    """The columns that the transform puts out: name and Spark SQL type.
+    """Check the transform and return its output columns: name and Spark SQL type of each.
 
-    :raises ConfigError: if it cannot be used
+    :raises ConfigError: if the transform cannot be used
     """
     pipeline = job.pipeline
     for key, ddl in (
@@ -148,7 +152,7 @@ def _frame(spark: SparkSession, job: Job, wave: Wave, *, direct: bool) -> DataFr
     deliver = partial(deliver_lane, job, wave, returns)
     with refusals(job.pipeline):
         names = judged.columns
-        if set(".`") & set().union(*names):  # Spark does not look up these names as they are
+        if set(".`") & set().union(*names):  # Spark cannot resolve such names unquoted
             judged, deliver = judged.toDF(*(f"_{at}" for at in range(len(names)))), partial(_named, names, deliver)
         return judged.mapInArrow(deliver, outcome)
 
@@ -158,14 +162,14 @@ def _named(
     deliver: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Deliver batches whose columns have come numbered under their names."""
+    """Deliver batches under their columns' names; Spark passed these columns as numbered ones."""
     import pyarrow as pa
 
     return deliver(pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches)
 
 
 def reader_schema(spark: SparkSession, job: Job) -> StructType:
-    """The control columns and the source's columns, as Spark types."""
+    """Return the schema of the control columns and the source's columns."""
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
 
@@ -176,9 +180,10 @@ def reader_schema(spark: SparkSession, job: Job) -> StructType:
 
 
 def _delivered(schema: pa.Schema, plain: Plain | None) -> pa.Schema:
-    """The position, and the columns that lanes deliver without Spark SQL.
+    """Return the Arrow schema of what lanes deliver without Spark SQL: the position, then the output columns.
 
-    :param schema: of what readers yield
+    :param schema: schema of what readers yield, after the control columns
+    :param plain: decoder of flat JSON records, None if nothing is decoded
     """
     import pyarrow as pa
 

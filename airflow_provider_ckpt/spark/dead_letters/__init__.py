@@ -1,1 +1,1 @@
-"""Dead letters in Spark: original records, headers, the policy about errors, and reading them for a replay."""
+"""Dead letters in Spark: original records, headers, the error policy for records, and reading them for a replay."""

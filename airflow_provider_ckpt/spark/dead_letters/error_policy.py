@@ -1,4 +1,4 @@
-"""What a pipeline's ``error_policy`` says of single records: another action than a dead letter."""
+"""Apply a pipeline's ``error_policy`` to single records, where it names another action than a dead letter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class RecordError(CkptError):
-    """A record's error fails its batch, since the pipeline says so."""
+    """Error of a record that fails its batch, because ``error_policy`` says so."""
 
     def __init__(self, position: int, info: ErrorInfo) -> None:
         super().__init__(info.message, position=position)
@@ -26,18 +26,21 @@ class RecordError(CkptError):
 
     @property
     def info(self) -> ErrorInfo:
-        """The record's error, which says where it is."""
+        """The record's error, with its position in the message."""
         return replace(self._info, message=f"position {self.position}: {self._info.message}")
 
 
 class SkippedError(CkptError):
-    """The sink found bad records that the pipeline skips; the batch is tried again without them."""
+    """Raised when the sink found bad records that ``error_policy`` skips; the batch is then delivered without them."""
 
 
 def letters_left(letters: list[DeadLetter], task: BatchTask, policy: Policy) -> list[DeadLetter]:
-    """The letters that remain letters; the others are skipped.
+    """Return the dead letters without those that ``error_policy`` skips.
 
-    :raises RecordError: if an error among them is to fail the batch
+    :param letters: dead letters of the batch
+    :param task: the batch
+    :param policy: the pipeline's error policy
+    :raises RecordError: if an error among them fails the batch
     """
     if not policy.overrides:
         return letters
@@ -46,10 +49,12 @@ def letters_left(letters: list[DeadLetter], task: BatchTask, policy: Policy) -> 
 
 
 def skips(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, policy: Policy) -> set[int]:
-    """Indexes of the records that are skipped; the log names the first.
+    """Return the indexes of the records that ``error_policy`` skips, and log the first of them.
 
-    :param errors: position and error of each
-    :raises RecordError: if an error among them is to fail the batch
+    :param errors: position and error of each record
+    :param task: the batch
+    :param policy: the pipeline's error policy
+    :raises RecordError: if an error among them fails the batch
     """
     skipped = set()
     for at, (position, error) in enumerate(errors if policy.overrides else ()):
@@ -61,7 +66,7 @@ def skips(errors: Sequence[tuple[int, ErrorInfo]], task: BatchTask, policy: Poli
     if skipped:
         position, error = errors[min(skipped)]
         log.warning(
-            "%s: %d records are skipped, as error_policy says; the first, position %d: [%s] %s",
+            "%s: %d records are skipped by error_policy; the first is at position %d: [%s] %s",
             *(task.key, len(skipped), position, error.type.value, error.message),
         )
     return skipped

@@ -1,4 +1,4 @@
-"""The headers that every dead letter carries beside its bytes (semantics, section 8), under the pipeline's prefix."""
+"""Headers that dead letters carry beside the record's bytes, under the pipeline's prefix (semantics, section 8)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave import BatchTask
 
 ATTEMPTS = "retry-attempts"
-"""How often the record was tried again before: by retries of its batch, and by replays."""
+"""Header name, without prefix: how often the record was tried again, by retries of its batch and by replays."""
 
 
 def headed(
     letters: Iterable[DeadLetter], task: BatchTask, pipeline: Pipeline, *, epoch: int, at: datetime | None = None
 ) -> list[DeadLetter]:
-    """The letters of one attempt with all their headers; of a replay, what they said of their origin stays.
+    """Return the dead letters of one attempt with all their headers.
 
-    :param at: when they are written, now by default; the header of a record that has a time of its own tells that
+    Dead letters of a replay keep the headers that describe the record's origin.
+
+    :param letters: dead letters with the headers of their origin
+    :param task: the batch
+    :param pipeline: the pipeline
+    :param epoch: the run's epoch
+    :param at: time for the timestamp header of records that have no time of their own; by default now
     """
     queue = pipeline.dead_letter_queue
     prefix = queue.header_prefix
@@ -68,5 +74,5 @@ def _headers(letter: DeadLetter, task: BatchTask, prefix: str, *, traced: bool) 
 
 
 def _told(error: ErrorInfo) -> str:
-    """All there is to say of an error that nobody raised."""
+    """Return the text of an error that has no traceback."""
     return f"{error.type.value}{f' (SQLSTATE {error.sqlstate})' if error.sqlstate else ''}: {error.message}"

@@ -1,4 +1,4 @@
-"""Dead letters from what the source held: the original bytes, or of a row source the row as JSON."""
+"""Create dead letters from source records: the original bytes, or the row as JSON for a source of rows."""
 
 from __future__ import annotations
 
@@ -24,16 +24,20 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.record_positions import Places
 
 MESSAGE = "__message"
-"""string: why a record was rejected."""
+"""string: the message of a rejected record's error."""
 
 
 def letter(
     reader: Reader, task: BatchTask, position: int, record: Mapping[str, Any] | None, error: ErrorInfo, *, raw: bool
 ) -> DeadLetter:
-    """The dead letter of one record.
+    """Create the dead letter of one record.
 
+    :param reader: the lane's reader
+    :param task: the batch
+    :param position: the record's source position
     :param record: the source's columns, or None if the source no longer shows them
-    :param raw: whether the source gives bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
+    :param error: why the record is not delivered
+    :param raw: whether the source yields bytes (``value``, and possibly ``key``, ``headers`` and ``timestamp``) rather
         than columns
     """
     if isinstance(reader, LetterReader) and replays(task):
@@ -52,10 +56,13 @@ def letter(
 def of_rejected(
     reader: Reader, task: BatchTask, rejected: pa.Table, traces: Mapping[str, str], *, raw: bool
 ) -> list[DeadLetter]:
-    """The dead letters of the records that the transform rejected.
+    """Create the dead letters of the records that the transform rejected.
 
-    :param rejected: position, verdict, message and original, of each
-    :param traces: by position, what raised
+    :param reader: the lane's reader
+    :param task: the batch
+    :param rejected: position, verdict, message and original of each record
+    :param traces: stack traces by position
+    :param raw: see :func:`letter`
     """
     found = []
     for batch in rejected.to_batches():
@@ -68,7 +75,7 @@ def of_rejected(
 
 
 def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Records as the source gave them, out of the column that keeps them beside what became of them."""
+    """Return position and source columns of records, taken from their :data:`~.columns.ORIGINAL` column."""
     import pyarrow as pa
 
     original = batch.column(c.ORIGINAL)
@@ -77,9 +84,11 @@ def unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def restored(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
-    """Rejected raw records, with the values of those that came without, since they were decoded when they were read.
+    """Read the batch again and fill in the values of rejected raw records, which the reader left out of decoded ones.
 
-    :param rejected: with their positions and originals
+    :param reader: the lane's reader
+    :param task: the batch
+    :param rejected: records with their positions and originals
     :raises SourceError: if the source no longer shows one of them
     """
     import pyarrow as pa
@@ -112,7 +121,13 @@ def restored(reader: Reader, task: BatchTask, rejected: pa.Table) -> pa.Table:
 
 
 def of_all(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> list[DeadLetter]:
-    """Read the batch again and make a dead letter of every record."""
+    """Read the batch again and create a dead letter of every record.
+
+    :param reader: the lane's reader
+    :param task: the batch
+    :param error: why the batch is given up
+    :param raw: see :func:`letter`
+    """
     if isinstance(reader, LetterReader) and replays(task):
         return reader.all_again(task, error)
     return [
@@ -123,20 +138,24 @@ def of_all(reader: Reader, task: BatchTask, error: ErrorInfo, *, raw: bool) -> l
 
 
 def left_out(reader: Reader, task: BatchTask) -> list[DeadLetter]:
-    """The records of a replay that cannot be read from their dead letters; those of a source can all be read."""
+    """Return the dead letters of a replay that cannot be converted back to records; none for other batches."""
     return reader.unreadable(task) if isinstance(reader, LetterReader) else []
 
 
 def reread(
     reader: Reader, task: BatchTask, places: Places, errors: Mapping[int, ErrorInfo], *, raw: bool
 ) -> list[DeadLetter]:
-    """Read the batch again and make a dead letter of each record that has an error, and of no other.
+    """Read the batch again and create a dead letter of each record that has an error.
 
-    A position that the source no longer shows has dead letters without a value.
+    Records at a position that the source no longer shows get dead letters without a value.
 
-    :param errors: by number
-    :raises SourceError: if the source shows another number of records at a position than it did, since then nobody can
-        tell which is which
+    :param reader: the lane's reader
+    :param task: the batch
+    :param places: positions of the batch's records
+    :param errors: errors by record number
+    :param raw: see :func:`letter`
+    :raises SourceError: if the source now shows another number of records at a position, so that records of that
+        position cannot be identified
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -168,9 +187,14 @@ def reread(
 def from_rows(
     reader: Reader, task: BatchTask, places: Places, rows: pa.Table, errors: Mapping[int, ErrorInfo], *, raw: bool
 ) -> list[DeadLetter]:
-    """Dead letters of rows that are still in hand, unchanged since they were read.
+    """Create dead letters of rows that are still in memory, unchanged since they were read.
 
-    :param errors: by number
+    :param reader: the lane's reader
+    :param task: the batch
+    :param places: positions of the batch's records
+    :param rows: the batch's rows, with their numbers
+    :param errors: errors by record number
+    :param raw: see :func:`letter`
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -184,15 +208,16 @@ def from_rows(
 
 
 def row_json(row: Mapping[str, Any]) -> bytes:
-    """A row as one JSON object, without loss: what JSON has no type for becomes text as PostgreSQL would write it.
+    """Return a row as one JSON object without loss: values that JSON has no type for become text as PostgreSQL writes
+    it.
 
-    A text that is not UTF-8 stands in it as it is, byte for byte.
+    Text that is not valid UTF-8 is written byte for byte.
     """
     return json.dumps(row, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 
 def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
-    """What the first column holds of each record, and the others."""
+    """Yield each record: the value of the first column, and a dict of the others."""
     first = batch.schema.names[0]
     try:
         records = batch.to_pylist()
@@ -204,7 +229,10 @@ def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, dict[str, Any]]]:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """The values of a column in which Python may have none for some: an infinite day, a year beyond 9999, no UTF-8."""
+    """Return column values as Python objects, or as text where Python has no equivalent.
+
+    Examples are infinite dates, years after 9999, and text that is not valid UTF-8.
+    """
     import pyarrow as pa
 
     if pa.types.is_string(column.type):

@@ -1,6 +1,6 @@
-"""Reads dead letters again: a replay's records come from the sink, as they were when they could not be delivered.
+"""Read the records of replays from the dead letters that the sink stores.
 
-A batch of a replay names them in its task; any other batch is read from the source.
+The task of a replay's batch names its dead letters. All other batches are read from the source.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave import BatchTask
 
 DETAIL = "letters"
-"""Key of a task's detail: the letters that its positions number."""
+"""Key in a task's detail: selections of dead letters, each with the position in the batch of its first one."""
 
 NEWEST_FIRST = "newest_first"
 
 GONE = "original"
-"""Header of a letter whose record the source no longer showed, under the pipeline's prefix."""
+"""Suffix of the header that marks a dead letter whose record was no longer in the source."""
 
 HEADERS = "array<struct<key:string,value:binary>>"
 """Spark SQL type of a message's headers."""
@@ -40,20 +40,21 @@ _ROWS = 10_000
 
 
 def detail(placed: Sequence[Placed], *, newest_first: bool) -> dict[str, Any]:
-    """What a lane is told of a batch of a replay."""
+    """Return the task's detail for a batch of a replay."""
     return {DETAIL: [[*item.letters.to_json(), item.start] for item in placed], NEWEST_FIRST: newest_first}
 
 
 def replays(task: BatchTask) -> bool:
-    """Whether a batch sends dead letters once more."""
+    """Return whether a batch replays dead letters."""
     return DETAIL in task.detail
 
 
 class LetterReader:
-    """A source's reader that also reads batches of replays; see :class:`~.protocols.Reader`.
+    """Reader for batches of the source and of replays; see :class:`~.protocols.Reader`.
 
-    :param reader: of the source
-    :param sink: opens the sink that keeps the letters
+    :param reader: the source's reader
+    :param sink: opens the sink that stores the dead letters
+    :param shape: columns that the source's reader yields
     """
 
     def __init__(self, reader: Reader, sink: Callable[[], Sink], shape: Shape) -> None:
@@ -65,37 +66,41 @@ class LetterReader:
         self._letters: dict[int, DeadLetter] = {}
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """The task's records; those of letters that cannot be made a record again are left out."""
+        """Yield the task's records; dead letters that cannot be converted back to a record are left out."""
         return self._records(task) if replays(task) else self._reader.read(task)
 
     def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
-        """For a source that Spark itself reads: take the records of a batch; those of a replay are in the sink."""
+        """Pass a batch's records to the reader of a source that Spark reads. A replay needs none: its records are in
+        the sink.
+        """
         if not replays(task):
             cast("CarriedReader", self._reader).hold(task, records)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Where a record came from; of a letter, what it said of that already."""
+        """Return headers that say where a record came from; for a replay, those of its dead letter."""
         return self._taken(task)[position].headers if replays(task) else self._reader.origin(task, position)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections to source and sink."""
         self._reader.close()
         if self._sink is not None:
             self._sink.close()
 
     def again(self, task: BatchTask, position: int, error: ErrorInfo) -> DeadLetter:
-        """A letter that could not be delivered this time either: its bytes as they are, under the new error."""
+        """Return a dead letter that could not be delivered by the replay: its bytes unchanged, with the new error."""
         return replace(self._taken(task)[position], position=position, error=error)
 
     def all_again(self, task: BatchTask, error: ErrorInfo) -> list[DeadLetter]:
-        """Every letter of the batch, under one error."""
+        """Return every dead letter of the batch with one error."""
         return [self.again(task, position, error) for position in sorted(self._taken(task))]
 
     def unreadable(self, task: BatchTask) -> list[DeadLetter]:
-        """The letters that :meth:`read` left out, each with the reason."""
+        """Return the dead letters that :meth:`read` left out, each with the reason as its error."""
         _, bad = self._sorted_out(task)
         return [
-            self.again(task, position, ErrorInfo(ErrorType.SERIALIZATION, f"cannot be made a record again: {why}"))
+            self.again(
+                task, position, ErrorInfo(ErrorType.SERIALIZATION, f"cannot be converted back to a record: {why}")
+            )
             for position, why in bad.items()
         ]
 
@@ -112,7 +117,9 @@ class LetterReader:
             yield pa.RecordBatch.from_arrays(columns, names)
 
     def _sorted_out(self, task: BatchTask) -> tuple[list[tuple[int, list[Any]]], dict[int, str]]:
-        """The records by position, and why the others are none."""
+        """Return the convertible records with their positions, and by position why the other dead letters are not
+        convertible.
+        """
         good: list[tuple[int, list[Any]]] = []
         bad: dict[int, str] = {}
         for position, letter in sorted(self._taken(task).items()):
@@ -123,12 +130,12 @@ class LetterReader:
         return good, bad
 
     def _record(self, letter: DeadLetter) -> list[Any]:
-        """The source's columns of one letter.
+        """Return the values of the source's columns from one dead letter.
 
-        :raises ValueError: if its bytes do not hold them
+        :raises ValueError: if its bytes do not contain them
         """
         if any(name.endswith(GONE) for name in letter.headers):
-            raise ValueError("the source did not show it any more, so there are no bytes")
+            raise ValueError("the source no longer had the record, so there are no bytes")
         if self._shape.raw:
             parts = {"key": letter.key, "value": letter.value, "headers": _own(letter), "timestamp": _time(letter)}
             return [parts[name] for name, _ in self._shape.columns]
@@ -144,7 +151,7 @@ class LetterReader:
         return values
 
     def _taken(self, task: BatchTask) -> dict[int, DeadLetter]:
-        """The task's letters by position; read once for all that is asked of one batch."""
+        """Return the task's dead letters by position; they are read once per attempt."""
         if self._of is None or (self._of.key, self._of.attempt) != (task.key, task.attempt):
             self._letters = dict(self._take(task))
             self._of = task
@@ -161,17 +168,17 @@ class LetterReader:
 
 
 def _own(letter: DeadLetter) -> list[dict[str, Any]] | None:
-    """The record's own headers, as a message's column holds them."""
+    """Return the record's own headers in the form of a message's headers column; None if it has none."""
     return [{"key": name, "value": value} for name, value in letter.original_headers] or None
 
 
 def _time(letter: DeadLetter) -> str | None:
-    """The record's time, as its letter tells it."""
+    """Return the record's own time from its dead letter's headers, or None."""
     return next((time_of(text) for name, text in letter.headers.items() if name.endswith("timestamp")), None)
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:
-    """A value of a row's JSON as Arrow takes it for this type; see :func:`~.originals.row_json`."""
+    """Convert a value of a row's JSON for an Arrow array of this type; the inverse of :func:`~.originals.row_json`."""
     import pyarrow as pa
 
     is_ = pa.types
@@ -191,7 +198,7 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _inner(value: Any, kind: pa.DataType) -> Any:
-    """The same for a value inside another, where Arrow takes no text for a day or an instant."""
+    """Convert a value nested in another one: Arrow does not parse text for nested dates and timestamps."""
     import pyarrow as pa
 
     if value is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
@@ -200,9 +207,9 @@ def _inner(value: Any, kind: pa.DataType) -> Any:
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Values as Arrow.
+    """Return values as an Arrow array.
 
-    :raises ValueError: if one of them is of another type
+    :raises ValueError: if a value does not fit the type
     """
     import pyarrow as pa
 

@@ -1,1 +1,1 @@
-"""The Spark application that the ``submit`` engine starts, and the processes around it."""
+"""Spark application that the ``submit`` engine starts, and its helper processes."""

@@ -1,7 +1,7 @@
-"""The Spark application: executes waves as they appear in the run directory and writes outcomes back.
+"""Spark application that runs the waves of a run directory and writes their outcomes back.
 
-Started by ``spark-submit`` with the run directory as its one argument. It decides nothing and knows no ledger; the
-process that holds the lease does. See ``exchange.py`` for the files.
+``spark-submit`` starts it with the run directory as its only argument. It makes no decisions and does not know the
+ledger: the process that holds the lease does both. See ``run_directory_protocol.py`` for the files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 if sys.path and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
-    # Run as a script, this folder comes first on the path and would hide other modules by its own names.
+    # In a script, this folder is first on the path, and its modules would hide others of the same names.
     del sys.path[0]
 
 from airflow_provider_ckpt.core.errors import CkptError, ErrorInfo, ErrorType
@@ -28,10 +28,10 @@ _NEEDED_NEXT = ("pandas", "pyarrow", "airflow_provider_ckpt.config.pipeline")
 
 
 def main(directory: str) -> int:
-    """Work until told to stop.
+    """Run waves until told to stop.
 
     :param directory: the run directory
-    :returns: exit status
+    :return: exit status
     """
     die_with_parent()
     side = DriverSide(directory)
@@ -63,7 +63,7 @@ def main(directory: str) -> int:
             outcomes = run_wave(spark, job, wave)
         except CkptError as error:
             side.failed(wave.number, error.info, final=True)
-        except Exception as error:  # noqa: BLE001  # the process boundary: a lost wave is told, and receipts decide what it did
+        except Exception as error:  # noqa: BLE001  # process boundary: report the wave as lost; receipts tell what it did
             side.failed(wave.number, ErrorInfo(ErrorType.PROCESSING, first_line(error)), final=False)
         else:
             side.finished(wave.number, outcomes, time.monotonic() - started)

@@ -1,7 +1,8 @@
-"""Ties a process's life to its parent's, so that a killed task leaves no Spark behind. Linux only.
+"""Kill a process when its parent ends, so that a killed task leaves no Spark running. Linux only.
 
-Run as a program, it ties itself to its parent and becomes another program: what Python would do between ``fork`` and
-``exec`` for that, as ``preexec_fn``, may wait for a lock for good that another thread held when the process forked.
+As a program, this module sets that up for its own process and then executes another program. ``preexec_fn`` of
+``subprocess`` would run Python code between ``fork`` and ``exec``, where it may wait forever for a lock that another
+thread held at the fork.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent(parent: int | None = None) -> None:
     """Have the kernel send SIGKILL to this process when the thread that started it ends.
 
-    :param parent: the pid of the parent that it was started by; by default the present one's
+    :param parent: pid of the process that started this one, by default the current parent; if that is no longer the
+        parent, this process kills itself
     """
     if sys.platform != "linux":
         return
@@ -29,7 +31,7 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def tied(command: Sequence[str]) -> list[str]:
-    """The command that runs another one, tied to the thread of this process that starts it."""
+    """Return a command that runs another one and is killed when the thread of this process that starts it ends."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 

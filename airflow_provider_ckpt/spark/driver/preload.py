@@ -1,6 +1,6 @@
-"""What a cold Spark waits for, begun sooner: modules imported, and not in every worker; a first worker started.
+"""Start the slow parts of a Spark start early: import modules, before workers fork, and start a first worker.
 
-Nothing here is needed: what fails is left to whoever needs it, who then says why.
+All of it is optional: errors are ignored here, and occur again where the module or the worker is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def prefer_installed_pyspark() -> None:
-    """Import PySpark from where it is installed, compiled, and not from the same in zips, which Spark puts first."""
+    """Import the installed PySpark, which is compiled, instead of Spark's zip files, which are first on the path."""
     zips = [entry for entry in sys.path if entry.endswith(".zip")]
     rest = [entry for entry in sys.path if entry not in zips]
     pyspark, py4j = (PathFinder.find_spec(name, rest) for name in ("pyspark", "py4j"))
@@ -30,19 +30,19 @@ def prefer_installed_pyspark() -> None:
 
 
 def preload(names: Iterable[str]) -> None:
-    """Import modules; one that cannot be imported is passed over."""
+    """Import modules; skip those that cannot be imported."""
     for name in names:
         with suppress(Exception):
             import_module(name)
 
 
 def preload_meanwhile(names: Iterable[str]) -> None:
-    """The same in a thread, while the caller waits for the JVM."""
+    """Import modules in a thread, while the caller waits for the JVM."""
     threading.Thread(target=preload, args=(names,), name="ckpt-preload", daemon=True).start()
 
 
 def start_worker_meanwhile(spark: SparkSession) -> None:
-    """Have Spark start the Python daemon and a first worker, in a thread, while the caller has a wave prepared."""
+    """Start Spark's Python daemon and a first worker in a thread, while the caller gets a wave ready."""
     threading.Thread(target=_start_worker, args=(spark,), name="ckpt-warm-up", daemon=True).start()
 
 

@@ -1,7 +1,7 @@
-"""PySpark's daemon with what lanes need imported before it forks, so that it is imported once and not in every worker.
+"""PySpark daemon that imports the modules of lanes once, before it forks workers.
 
-Spark starts it by name, so this package must be installed beside the executing Python, as it is on a local master.
-Elsewhere PySpark's own daemon serves.
+Spark starts it by module name, so this package must be installed for the Python that executes, as it is on a local
+master. Elsewhere PySpark's own daemon is used.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _ALWAYS = (
 
 
 def properties(modules: Iterable[str]) -> dict[str, str]:
-    """Spark's properties by which this daemon serves.
+    """Return the Spark properties that select this daemon.
 
-    :param modules: what else to import, as the run's connectors need it
+    :param modules: more modules to import, for the run's connectors
     """
     return {PROPERTY: __name__, f"spark.executorEnv.{_MODULES}": " ".join(modules)}
 
 
 def main() -> None:
-    """Import, then fork a worker whenever Spark asks for one."""
+    """Import the modules, then fork a worker whenever Spark requests one."""
     prefer_installed_pyspark()
     preload([*_ALWAYS, *os.environ.get(_MODULES, "").split()])
-    gc.freeze()  # what is imported stays shared between the workers
+    gc.freeze()  # keeps memory of imported modules shared between workers
     from pyspark.daemon import manager
 
     manager()

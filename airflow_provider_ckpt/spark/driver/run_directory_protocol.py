@@ -1,7 +1,7 @@
-"""The run directory (mode 0700): how the process that holds the lease and the Spark driver talk through files.
+"""Protocol of files in the run directory (mode 0700) between the process that holds the lease and the Spark driver.
 
-``job.json`` (0600, holds passwords, gone before the driver looks into what it read); ``waves.jsonl``, appended by the
-lease holder; ``replies.jsonl``, appended by the driver. A line counts once its newline is there.
+``job.json`` (mode 0600) contains passwords, and the driver deletes it before it parses the text. The lease holder
+appends to ``waves.jsonl``, the driver to ``replies.jsonl``. A line is valid once its newline is written.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _PAUSE = 0.02
 
 
 class Lines:
-    """Reads whole lines from a file that another process appends to.
+    """Reader of whole lines from a file that another process appends to.
 
-    :param path: may not exist yet, or no more: then nothing is said
+    :param path: the file; while it does not exist, nothing is read
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,7 +32,7 @@ class Lines:
         self._offset = 0
 
     def read(self) -> list[dict[str, Any]]:
-        """What was appended since the last call, as JSON documents."""
+        """Return the JSON documents that were appended since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -44,21 +44,21 @@ class Lines:
 
 
 class DriverSide:
-    """The driver's end."""
+    """The driver's end of the protocol."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
         self._waves = Lines(self._directory / _WAVES)
 
     def job(self) -> Job:
-        """Take the job; its file, which holds passwords, is gone even if the job cannot be used."""
+        """Read the job and delete its file, which contains passwords, even if the job is invalid."""
         path = self._directory / _JOB
         text = path.read_text()
         path.unlink()
         return Job.from_json(json.loads(text))
 
     def waves(self) -> Iterator[Wave]:
-        """Waves as they come, until told to stop."""
+        """Yield waves as they arrive, until told to stop."""
         while True:
             for line in self._waves.read():
                 if line.get("stop"):
@@ -74,23 +74,30 @@ class DriverSide:
         ui: str | None = None,
         application: str | None = None,
     ) -> None:
-        """Say that Spark is up.
+        """Report that Spark is up.
 
-        :param parallelism: how many tasks run at once
-        :param columns: what the transform puts out: name and Spark SQL type
-        :param ui: the address of Spark's own pages, while it runs
-        :param application: the id under which a history server will show it
+        :param parallelism: number of tasks that run at once
+        :param columns: output columns of the transform: name and Spark SQL type of each
+        :param ui: address of Spark's web UI, while it runs
+        :param application: id under which a history server will show the application
         """
         self._reply({"ready": parallelism, "columns": list(columns), "ui": ui, "application": application})
 
     def finished(self, number: int, outcomes: Sequence[Outcome], seconds: float) -> None:
-        """Say what became of a wave's batches."""
+        """Report the outcomes of a wave.
+
+        :param number: the wave's number
+        :param outcomes: outcomes of its batches
+        :param seconds: wall time of the wave
+        """
         self._reply({"wave": number, "outcomes": [outcome.to_json() for outcome in outcomes], "seconds": seconds})
 
     def failed(self, number: int, error: ErrorInfo, *, final: bool) -> None:
-        """Say that a wave was lost.
+        """Report that a wave was lost.
 
-        :param final: whether trying again cannot help
+        :param number: the wave's number; 0 for an error before the first wave
+        :param error: what failed
+        :param final: whether a retry cannot help
         """
         self._reply({"wave": number, "error": error.to_json(), "final": final})
 
@@ -99,23 +106,23 @@ class DriverSide:
 
 
 class ControlSide:
-    """The lease holder's end."""
+    """The lease holder's end of the protocol."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._replies = Lines(directory / _REPLIES)
 
     def offer(self, job: Job) -> None:
-        """Leave the job for the driver."""
+        """Write the job for the driver."""
         with private_files.create(self._directory / _JOB) as file:
             file.write(json.dumps(job.to_json()).encode())
 
     def withdraw(self) -> None:
-        """Remove the job if the driver did not live to take it."""
+        """Delete the job if the driver ended before it read it."""
         (self._directory / _JOB).unlink(missing_ok=True)
 
     def send(self, wave: Wave) -> None:
-        """Hand the driver a wave."""
+        """Send the driver a wave."""
         _append(self._directory / _WAVES, wave.to_json())
 
     def stop(self) -> None:
@@ -123,7 +130,7 @@ class ControlSide:
         _append(self._directory / _WAVES, {"stop": True})
 
     def replies(self) -> list[dict[str, Any]]:
-        """What the driver said since the last call."""
+        """Return the driver's replies since the last call."""
         return self._replies.read()
 
 

@@ -1,6 +1,6 @@
-"""The delivering half of a lane: gathers each batch, checks its sum, and has the sink's writer claim the verdict.
+"""Deliver a lane's batches: check each batch's counts, and have the sink's writer claim its verdict.
 
-A batch that fails does not fail its lane; what happened comes back as an outcome, one row a batch.
+A batch that fails does not fail its lane. Each batch returns its outcome as one row.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ if TYPE_CHECKING:
 
 _SENT_BEFORE = ErrorInfo(
     ErrorType.PROCESSING,
-    "Spark executes this task once more; delivery is at_most_once, so nothing of it is sent again",
+    "Spark retries this task; delivery is at_most_once, so nothing of the batch is sent again",
 )
 
 
 class Lane:
-    """One lane's delivery: its writer, a reader for originals, and which partitions have failed.
+    """Delivery of one lane: its writer, a reader for original records, and the partitions that failed.
 
-    :param transformed: whether the rows went through a transform, so that originals must be read again
-    :param returns: the columns that the transform's own function gives, where it has one
+    :param job: the run
+    :param transformed: whether the rows went through a transform, so that original records must be read again
+    :param returns: output columns of the transform's Python function, None if there is no function
     """
 
     def __init__(self, job: Job, *, transformed: bool, returns: pa.Schema | None = None) -> None:
@@ -68,24 +69,24 @@ class Lane:
 
     @property
     def reader(self) -> Reader:
-        """The lane's reader, opened when first needed."""
+        """The lane's reader, opened at the first use."""
         if self._reader is None:
             self._reader = self._job.reader()
         return self._reader
 
     def close(self) -> None:
-        """Let go of the lane's connections."""
+        """Close the lane's connections."""
         if self._writer is not None:
             self._writer.close()
         if self._reader is not None:
             self._reader.close()
 
     def stopped(self, task: BatchTask) -> bool:
-        """Whether a failure before this batch keeps it from being attempted."""
+        """Return whether an earlier failure keeps this batch from being attempted."""
         return self._unreachable or task.key.partition in self._stopped
 
     def question(self, task: BatchTask, gathered: Gathered) -> Question | None:
-        """What must be known of a batch's rejected records before it is delivered; see ``traces.py``."""
+        """Defer the batch if its rejected records need stack traces (see ``stack_traces.py``); return None if not."""
         if gathered.rejected is None or gathered.failure is not None:
             return None
         if not self._traced or TRACES in task.detail or self.stopped(task):
@@ -93,20 +94,20 @@ class Lane:
         return self.put_off(Question.about(task, gathered.rejected))
 
     def put_off(self, question: Question) -> Question:
-        """Let a batch be done again, and where order counts those after it wait."""
+        """Defer a batch; in a pinned pipeline, later batches of its partition wait for it."""
         if self._pipeline.pinned:
             self._asking.add(question.key.partition)
         return question
 
     def deliver(self, task: BatchTask, gathered: Gathered) -> Outcome:
-        """Carry out a batch's instruction and say what became of it."""
+        """Carry out a batch's instruction and return the outcome."""
         if gathered.read == c.NOT_ATTEMPTED or self.stopped(task) or task.key.partition in self._asking:
             return self._timed(Outcome(task.key, task.attempt, AttemptOutcome.NOT_ATTEMPTED))
         if self._refuses:
             return self._timed(_failed(task, _SENT_BEFORE))
         try:
             outcome = self._attempt(task, gathered)
-        except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes this batch's outcome
+        except Exception as error:  # noqa: BLE001  # lane boundary: any error becomes this batch's outcome
             outcome = _failed(task, info_of(error, traced=self._traced))
         if outcome.outcome is AttemptOutcome.FAILED:
             self._unreachable = outcome.error is not None and outcome.error.whole
@@ -154,9 +155,9 @@ class Lane:
             gathered.rows = rest
 
     def _positions(self, task: BatchTask, gathered: Gathered) -> str | None:
-        """Return the records' positions in the form that the receipt keeps, or None if it keeps none.
+        """Return the records' positions in the form that the receipt stores, or None if it stores none.
 
-        By these ``recover`` finds records that come late.
+        ``recover`` finds late records by them.
         """
         if not self._pipeline.source.ordered_by_cursor or task.key.letters or task.instruction is Instruction.VOID:
             return None
@@ -165,7 +166,7 @@ class Lane:
         return Positions.of(gathered.places.all).text()
 
     def _apply_function(self, task: BatchTask, gathered: Gathered, returns: pa.Schema) -> None:
-        """The last step of the transform: the user's own function."""
+        """Apply the user's Python function, the last step of the transform."""
         self._function = self._function or self._job.transform_function()
         assert self._function is not None
         applied = python_function.apply(self._function, gathered.rows, returns, traced=self._traced)
@@ -178,9 +179,10 @@ class Lane:
     def _original(
         self, task: BatchTask, gathered: Gathered, skipped: set[int]
     ) -> Callable[[Mapping[int, ErrorInfo]], list[DeadLetter]]:
-        """Makes dead letters of rows that the sink found bad.
+        """Return the function by which the writer gets dead letters for rows that the sink refused.
 
-        :param skipped: gets the numbers of those that the pipeline skips instead; the sink's attempt is over then
+        :param skipped: receives the numbers of rows that ``error_policy`` skips instead; the writer's delivery is then
+            aborted by :class:`SkippedError`
         """
 
         def original(errors: Mapping[int, ErrorInfo]) -> list[DeadLetter]:
@@ -210,11 +212,14 @@ class Lane:
 def deliver_lane(
     job: Job, wave: Wave, returns: pa.Schema | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow`` behind the transform: outcomes of the lane that the records' markers belong to.
+    """Yield the outcomes of lanes from the records and markers of the transform (for ``mapInArrow``).
 
     A Spark task may get several lanes in turn, or none.
 
+    :param job: the run
+    :param wave: the wave
     :param returns: see :class:`Lane`
+    :param batches: the transform's output
     """
     lanes: dict[int, Lane] = {}
     carried = job.pipeline.source.carried
@@ -240,7 +245,7 @@ def _failed(task: BatchTask, error: ErrorInfo) -> Outcome:
 
 
 def outcome_rows(outcomes: Sequence[Outcome | Question]) -> pa.RecordBatch:
-    """Outcomes, or what is asked first, as the rows that their batches give back, one each."""
+    """Return outcomes and deferred batches as rows of the wave's result, one row per batch."""
     import pyarrow as pa
 
     rows = [json.dumps(outcome.to_json()) for outcome in outcomes]

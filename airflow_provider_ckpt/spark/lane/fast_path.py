@@ -1,8 +1,8 @@
-"""A lane that needs no Spark SQL: reads and delivers in one process, so no record crosses the JVM.
+"""Fast path of a lane: read and deliver in one Python process, so that no record crosses the JVM.
 
-There is no transform, or it only decodes JSON. A batch with a record that is not plain is put off then, and done again
-through the JVM (see ``plain.py``). The lane reads one batch ahead, in a thread: while the sink's commit waits for its
-disk, the source is at work.
+It serves pipelines without a transform, and those that only decode JSON. A batch with a record that is not flat JSON
+(see ``plain_json.py``) is deferred and run again through the JVM. A thread reads one batch ahead, so that the source
+works while the sink's commit waits for its disk.
 """
 
 from __future__ import annotations
@@ -38,10 +38,13 @@ if TYPE_CHECKING:
 def copy_lane(
     job: Job, wave: Wave, schema: pa.Schema, plain: Plain | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow``: the outcomes of the lane's batches.
+    """Yield the outcomes of the lane's batches (for ``mapInArrow``).
 
-    :param schema: of the columns to deliver, for a batch that has no records
-    :param plain: which records there must be alone, where they are to be decoded
+    :param job: the run
+    :param wave: the wave
+    :param schema: schema of the rows to deliver, for a batch without records
+    :param plain: decoder of flat JSON records, None if nothing is decoded
+    :param batches: numbers of the lanes that this Spark task runs
     """
     for _, tasks in lanes_of(wave, batches):
         started = time.monotonic()
@@ -59,14 +62,16 @@ def copy_lane(
         finally:
             ahead.close()
             lane.close()
-        yield outcome_rows(outcomes)  # once a lane: nobody sees them before the wave ends, and each yield costs the JVM
+        yield outcome_rows(outcomes)  # once per lane: each yield costs time in the JVM
 
 
 class _Ahead:
-    """Reads batches in a thread of its own, over a connection of its own: the one asked for, and then the next.
+    """Prefetching reader: reads the requested batch, then the next one, in its own thread over its own connection.
 
-    :param nothing: the records of a batch that has none
-    :param plain: as :func:`copy_lane` takes it
+    :param job: the run
+    :param tasks: the lane's batches
+    :param nothing: empty table, for a batch without records
+    :param plain: decoder of flat JSON records, None if nothing is decoded
     """
 
     def __init__(self, job: Job, tasks: Sequence[BatchTask], nothing: pa.Table, plain: Plain | None) -> None:
@@ -83,9 +88,9 @@ class _Ahead:
         self._next: tuple[int, Future[Gathered | None]] | None = None
 
     def take(self, index: int) -> Gathered | None:
-        """The records of a batch, or why they could not be read; None where Spark must decode them.
+        """Return the records of a batch, or why they could not be read, and start to read the next batch.
 
-        Begins to read the batch after it.
+        :return: None if Spark must decode the batch
         """
         expected, reading = self._next or (index, self._pool.submit(self._read, index))
         if expected != index:
@@ -98,7 +103,7 @@ class _Ahead:
         return gathered
 
     def close(self) -> None:
-        """Wait for what is being read, and let go of the connection."""
+        """Wait for the batch that is being read, and close the connection."""
         self._pool.shutdown(cancel_futures=True)
         if self._reader is not None:
             self._reader.close()
@@ -119,16 +124,16 @@ class _Ahead:
                 records.append(rows)
             table = pa.Table.from_batches(records) if records else self._nothing
             return self._sorted_out(self._reader, task, table)
-        except Exception as error:  # noqa: BLE001  # the lane's boundary: whatever a driver raised becomes an outcome
+        except Exception as error:  # noqa: BLE001  # lane boundary: any error becomes the batch's outcome
             return Gathered.of(self._nothing, failure=info_of(error, traced=self._traced))
 
     def _decoded(self, plain: Plain, records: pa.RecordBatch) -> pa.RecordBatch | None:
-        """The rows of raw records; None where Spark must decode them, or one is larger than may be."""
+        """Return raw records as rows; None if Spark must decode one of them, or one is too large."""
         _, large = oversized_records.apart(records, self._largest)
         return None if large else plain.rows(records)
 
     def _sorted_out(self, reader: Reader, task: BatchTask, records: pa.Table) -> Gathered:
-        """The rows, and dead letters of those with a text that is not UTF-8 or a time that is none."""
+        """Return the rows, and dead letters of those that hold invalid UTF-8 or a time out of range."""
         gathered = Gathered.of(records, records.num_rows)
         errors = {} if self._plain else unreadable_texts(gathered.rows, ErrorType.MESSAGE_DESERIALIZATION)
         errors |= out_of_range_times.errors(gathered.rows, self._watched)

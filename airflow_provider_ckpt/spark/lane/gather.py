@@ -1,4 +1,4 @@
-"""A lane's records on the delivering side: put together, batch by batch, and sorted by verdict."""
+"""Gather a lane's records into batches for delivery, and sort them by verdict."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Gathered:
-    """What was read of one batch, by verdict.
+    """Records that were read of one batch, sorted by verdict.
 
-    :param rows: to be delivered: :data:`~.protocols.NUMBER`, then their columns
-    :param places: where the records are in the source
-    :param read: how many records were read, or :data:`NOT_ATTEMPTED`
-    :param letters: rejected by the transform
-    :param filtered: left out by ``where``
-    :param failure: why reading failed
-    :param rejected: position, verdict, message and original of the records that the transform rejected
+    :param rows: records to deliver: :data:`~.protocols.NUMBER`, then the output columns
+    :param places: source positions of the records
+    :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
+    :param letters: dead letters of rejected records
+    :param filtered: number of records that are left out, by ``where`` for example
+    :param failure: why reading failed, else None
+    :param rejected: position, verdict, message and original of each record that the transform rejected
     """
 
     rows: pa.Table
@@ -52,15 +52,21 @@ class Gathered:
 
     @classmethod
     def of(cls, records: pa.Table, read: int = 0, failure: ErrorInfo | None = None) -> Gathered:
-        """Records of which all are to be delivered.
+        """Create it from records that are all to be delivered.
 
-        :param records: as a reader yields them
+        :param records: records as a reader yields them
+        :param read: number of records that were read, or :data:`NOT_ATTEMPTED`
+        :param failure: why reading failed, else None
         """
         return cls(numbered(records), Places(records.column(POSITION)), read, failure=failure)
 
 
 class Piece:
-    """Rows of one lane and one batch, cut from an Arrow batch."""
+    """Rows of one batch of one lane, a slice of an Arrow batch.
+
+    :param records: the rows
+    :ivar ends: whether the last row is the batch's marker
+    """
 
     def __init__(self, records: pa.RecordBatch) -> None:
         self.records = records
@@ -69,9 +75,9 @@ class Piece:
 
 
 class Gathering:
-    """Puts a batch together from the Arrow batches that Spark cut its records into.
+    """Collects the rows of a batch, which Spark passes in several Arrow batches.
 
-    :param traced: whether errors are to say where they were raised
+    :param traced: whether errors include a traceback
     """
 
     def __init__(self, *, traced: bool) -> None:
@@ -79,7 +85,7 @@ class Gathering:
         self._pieces: list[pa.RecordBatch] = []
 
     def split(self, batch: pa.RecordBatch) -> Iterator[Piece]:
-        """Cut where the batch's number changes; each marker row ends a piece."""
+        """Yield slices of an Arrow batch, each with rows of one batch of a lane; a marker row ends its slice."""
         if batch.num_rows == 0:
             return
         import numpy as np
@@ -91,14 +97,17 @@ class Gathering:
             yield Piece(batch.slice(start, end - start))
 
     def add(self, piece: Piece) -> None:
-        """Keep a piece until its batch is whole."""
+        """Store a slice until its batch is complete."""
         self._pieces.append(piece.records)
 
     def take(self, reader: Reader, task: BatchTask, shape: Shape, *, carried: bool) -> Gathered:
-        """The batch that is whole now, by verdict.
+        """Return the completed batch, sorted by verdict.
 
-        :param carried: whether each record has its original with it, which the reader is to give out again; then those
-            of a batch that is to be rejected are here, too, and are nothing but that
+        :param reader: the lane's reader
+        :param task: the batch
+        :param shape: the source's columns
+        :param carried: whether Spark itself reads the source. Each record then carries its original, which ``reader``
+            gets to yield again. The records of a batch to reject are passed for this purpose only
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -129,13 +138,13 @@ class Gathering:
             try:
                 _add_letters(gathered, reader, task, raw=shape.raw)
                 gathered.letters += oversized_records.letters(reader, task, mark["large"])
-            except Exception as error:  # noqa: BLE001  # reading records again is reading: its failure is the batch's
+            except Exception as error:  # noqa: BLE001  # records are read again here, so the batch counts as unread
                 gathered.failure = info_of(error, traced=self._traced)
         return gathered
 
 
 def _add_letters(gathered: Gathered, reader: Reader, task: BatchTask, *, raw: bool) -> None:
-    """Make dead letters of what the transform rejected, and of rows with texts that no sink could read."""
+    """Add dead letters for records that the transform rejected, and for rows with invalid UTF-8."""
     if gathered.rejected is not None:
         if raw:
             gathered.rejected = originals.restored(reader, task, gathered.rejected)
@@ -147,7 +156,7 @@ def _add_letters(gathered: Gathered, reader: Reader, task: BatchTask, *, raw: bo
 
 
 def numbered(records: pa.Table) -> pa.Table:
-    """Records of a batch with their numbers in place of their positions."""
+    """Return the records of a batch with their numbers in place of their positions."""
     import numpy as np
     import pyarrow as pa
 
@@ -156,7 +165,7 @@ def numbered(records: pa.Table) -> pa.Table:
 
 
 def _rejected(records: pa.Table, shape: Shape) -> pa.Table:
-    """Position, verdict, message and original of rejected records."""
+    """Return position, verdict, message and original of rejected records."""
     import pyarrow as pa
 
     verdicts, messages = [], []

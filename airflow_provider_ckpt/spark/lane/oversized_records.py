@@ -1,6 +1,6 @@
-"""Sets apart the raw records that a transform is not to take: decoding one, Spark needs many times its size of memory.
+"""Set aside raw records above ``transform.max_record_bytes``: Spark needs many times a record's size to decode it.
 
-None of them enters the JVM. The batch's marker names them, and where the batch is delivered they are read again.
+These records do not enter the JVM. The batch's marker row lists them, and they are read again for their dead letters.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def apart(records: pa.RecordBatch, largest: int) -> tuple[pa.RecordBatch, list[tuple[int, int]]]:
-    """The records that a transform takes, and of the others position and bytes.
+    """Return the records within the limit, and position and size in bytes of the larger ones.
 
     :param records: position, then the raw columns
-    :param largest: bytes of a value
+    :param largest: largest size of a value in bytes
     """
     import pyarrow.compute as pc
 
@@ -37,9 +37,11 @@ def apart(records: pa.RecordBatch, largest: int) -> tuple[pa.RecordBatch, list[t
 
 
 def letters(reader: Reader, task: BatchTask, large: Sequence[tuple[int, int]]) -> list[DeadLetter]:
-    """The dead letters of records that were set apart.
+    """Create the dead letters of oversized records.
 
-    :param large: as :func:`apart` gives it, of all records of the batch
+    :param reader: the lane's reader
+    :param task: the batch
+    :param large: position and size in bytes of all oversized records of the batch, as :func:`apart` returns them
     """
     import pyarrow as pa
 

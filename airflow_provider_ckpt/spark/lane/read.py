@@ -1,4 +1,4 @@
-"""The reading half of a lane: works through its batches in order and marks the end of each."""
+"""Read a lane's batches in order, and mark the end of each with a marker row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def lanes_of(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[BatchTask]]]:
-    """The lanes that this Spark task got: one for each row of ``spark.range``."""
+    """Yield number and batches of the lanes that this Spark task runs: one lane for each row of ``spark.range``."""
     for batch in batches:
         for lane in batch.column(0).to_pylist():
             yield lane, list(wave.lanes[lane])
@@ -33,9 +33,13 @@ def lanes_of(wave: Wave, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[in
 def read_lane(
     job: Job, wave: Wave, schema: pa.Schema, plain: Plain | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow``: the records of the lane's batches, then a marker for each batch.
+    """Yield the records of the lane's batches, with a marker row after each batch (for ``mapInArrow``).
 
-    :param plain: which records the reader decodes itself, where the transform asks
+    :param job: the run
+    :param wave: the wave
+    :param schema: schema of the rows to yield
+    :param plain: decoder of flat JSON records, None if readers decode nothing
+    :param batches: numbers of the lanes that this Spark task runs
     """
     for lane, _ in lanes_of(wave, batches):
         yield from work_off(job, wave, lane, schema, plain, job.reader)
@@ -50,13 +54,18 @@ def work_off(
     open_reader: Callable[[], Reader],
     read: frozenset[Instruction] = frozenset({Instruction.DELIVER}),
 ) -> Iterator[pa.RecordBatch]:
-    """The records of one lane's batches, then a marker for each batch.
+    """Yield the records of one lane's batches, with a marker row after each batch.
 
-    No batch is started once the wave's time is over; a batch that cannot be read says so in its marker and does not
-    fail the lane.
+    No batch is started once the wave's time is over. A batch that cannot be read has the error in its marker row and
+    does not fail the lane.
 
-    :param plain: which records the reader decodes itself, where the transform asks
-    :param read: whose records are asked for; any other batch is a marker alone
+    :param job: the run
+    :param wave: the wave
+    :param lane: the lane's number in the wave
+    :param schema: schema of the rows to yield
+    :param plain: decoder of flat JSON records, None if readers decode nothing
+    :param open_reader: opens the lane's reader
+    :param read: instructions for which records are read; a batch with another instruction yields a marker row only
     """
     pipeline = job.pipeline
     traced, largest = pipeline.dead_letter_queue.include_stack_trace, pipeline.transform.max_record_bytes
@@ -81,7 +90,7 @@ def work_off(
                             yield _tagged(schema, lane, index, taken, plain)
                 except CkptError as error:
                     failure, unreachable = info_of(error, traced=traced), error.whole
-                except Exception as error:  # noqa: BLE001  # the lane's boundary: it becomes the batch's outcome
+                except Exception as error:  # noqa: BLE001  # lane boundary: any error becomes the batch's outcome
                     failure = info_of(error, traced=traced)
             yield _marker(schema, lane, index, count, failure, large)
     finally:
@@ -90,9 +99,9 @@ def work_off(
 
 
 def control_schema(plain: Plain | None) -> list[pa.Field]:
-    """The control columns as Arrow fields, in order.
+    """Return the Arrow fields of the control columns, in order.
 
-    :param plain: which records the reader decodes itself
+    :param plain: decoder of flat JSON records, None if readers decode nothing
     """
     import pyarrow as pa
 
@@ -115,7 +124,7 @@ def _tagged(schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, p
 
 
 def _without_text(records: pa.RecordBatch, decoded: pa.StructArray) -> pa.RecordBatch:
-    """Records without the value of those that are decoded: few are asked for it, and those are read again."""
+    """Drop the value of decoded records. Few of these values are needed later, and those are read again."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

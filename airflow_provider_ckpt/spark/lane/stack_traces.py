@@ -1,7 +1,8 @@
-"""What Spark says of records that the transform rejected, for the stack trace of their dead letters.
+"""Get Spark's own errors for records that the transform rejected, for the stack traces of their dead letters.
 
-A transform never raises, so Spark's own error is found by evaluating a record alone, and a lane cannot ask Spark. So it
-puts a batch with such records off and says which they are; the driver evaluates them and has the batch done again.
+The transform's SQL never raises an error, so Spark's error is found by evaluating a record alone, without try. A lane
+cannot run Spark jobs, so it defers the batch and returns these records. The driver evaluates them and runs the batch
+again.
 """
 
 from __future__ import annotations
@@ -32,23 +33,24 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.spark.job import Job
 
 TRACES = "traces"
-"""Key of a task's detail: what Spark said of its records, by position."""
+"""Key in a task's detail: Spark's errors for the batch's records, by position."""
 
 _ASKS = "asks"
 _SPARKS_OWN = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*?(?=\n[ \t]*+at |\n[ \t]*+(?:JVM|Driver) stacktrace|\Z)", re.DOTALL)
 _UNFIT = (ValueError, TypeError, OverflowError, NotImplementedError)
-"""What Python and Arrow raise of a value that they cannot hand to Spark: then there is no trace, and no harm."""
+"""Errors of Python and Arrow for values that they cannot pass to Spark; the record then has no stack trace."""
 
 _MOST = 100
-"""Records of one batch that are evaluated, one after the other."""
+"""Number of records of one batch that are evaluated, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A batch that was put off.
+    """Batch that a lane deferred.
 
-    :param records: positions, verdicts and original columns of the rejected ones, as far as they are to be evaluated;
-        None where it only has to be done again, through the transform
+    :param key: the batch
+    :param records: position, verdict and original columns of the rejected records to evaluate; None if the batch must
+        only be run again, through the transform
     """
 
     key: BatchKey
@@ -56,11 +58,11 @@ class Question:
 
     @classmethod
     def about(cls, task: BatchTask, rejected: pa.Table) -> Question:
-        """The question that a batch puts."""
+        """Create it from the batch's rejected records."""
         return cls(task.key, rejected.select([POSITION, c.VERDICT, c.ORIGINAL]).slice(0, _MOST))
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict that cannot be taken for an outcome; :func:`told_apart` is its inverse."""
+        """Return a JSON-ready dict that differs from any outcome's; :func:`told_apart` reads it."""
         import pyarrow as pa
 
         if self.records is None:
@@ -73,7 +75,7 @@ class Question:
 
 
 def told_apart(rows: Sequence[str]) -> tuple[list[Outcome], list[Question]]:
-    """What lanes gave back: outcomes, and questions."""
+    """Parse the rows that lanes returned into outcomes and deferred batches."""
     import pyarrow as pa
 
     outcomes, questions = [], []
@@ -92,10 +94,12 @@ def told_apart(rows: Sequence[str]) -> tuple[list[Outcome], list[Question]]:
 def again(
     wave: Wave, outcomes: Sequence[Outcome], answers: Mapping[BatchKey, Mapping[str, Any]], *, pinned: bool
 ) -> tuple[Wave, list[Outcome]]:
-    """The wave of what was put off, and the outcomes that stand.
+    """Return a follow-up wave of the deferred batches, and the outcomes that are final.
 
-    :param answers: what each batch that asked gets to know, as additions to its task's detail
-    :param pinned: whether batches that came after it in its partition waited for it
+    :param wave: the wave that has run
+    :param outcomes: its outcomes
+    :param answers: for each deferred batch, additions to its task's detail
+    :param pinned: whether later batches of its partition waited for it; they are in the follow-up wave, too
     """
     first = {key.partition: key.seq for key in sorted(answers, reverse=True)} if pinned else {}
     waited = {
@@ -117,10 +121,13 @@ def again(
 
 
 def answer(spark: SparkSession, job: Job, question: Question, schema: StructType) -> dict[str, Any]:
-    """What Spark says of a batch's records, by position; nothing of one that fails by no error of Spark's.
+    """Return Spark's errors for a batch's records by position; records that raise no error of Spark are left out.
 
-    :param schema: of what readers yield
-    :returns: an addition to the detail of the batch's task
+    :param spark: the session
+    :param job: the run
+    :param question: the deferred batch
+    :param schema: schema of what readers yield
+    :return: an addition to the detail of the batch's task
     """
     if question.records is None:
         return {}
@@ -139,7 +146,7 @@ def answer(spark: SparkSession, job: Job, question: Question, schema: StructType
 def _evaluated(
     spark: SparkSession, job: Job, record: pa.Table, kind: ErrorType, schema: StructType
 ) -> Iterator[DataFrame]:
-    """What was evaluated of one record under a guard, without it."""
+    """Yield data frames that evaluate one record as the transform does, but not under try."""
     import pyarrow as pa
 
     original = record.column(c.ORIGINAL).combine_chunks()
@@ -156,7 +163,7 @@ def _said(frames: Iterator[DataFrame]) -> str | None:
     for frame in frames:
         try:
             frame.collect()
-        except (PySparkException, Py4JJavaError) as error:  # the latter is what Spark does not translate
+        except (PySparkException, Py4JJavaError) as error:  # PySpark has no class of its own for some Java errors
             found = _SPARKS_OWN.search(str(error))
             return found[0].strip() if found else first_line(error)
     return None

@@ -1,10 +1,10 @@
-"""Whether Spark executes a task once more: after it lost an executor, or speculatively beside the first."""
+"""Detect Spark task retries and speculative attempts."""
 
 from __future__ import annotations
 
 
 def executed_before() -> bool:
-    """Whether this Spark task was begun before; False outside of Spark."""
+    """Return whether this Spark task was started before; False outside of Spark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -1,7 +1,7 @@
-"""Finds texts that are not UTF-8 among the rows to deliver: an expression may make some, a Parquet file may hold some.
+"""Find text that is not valid UTF-8 in rows to deliver; it comes from expressions or from Parquet files.
 
-No sink can hold one, and a table's file with such a text is unreadable as a whole. All rows are looked at in bulk; one
-by one only if need be.
+No sink can store such text, and a table's data file is unreadable as a whole with one in it. Rows are checked in bulk,
+and one by one only if that fails.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def unreadable_texts(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
-    """The rows with a text that is not UTF-8, by number, and why.
+    """Return the errors of rows with text that is not valid UTF-8, by record number.
 
-    :param rows: :data:`~.protocols.NUMBER` first
-    :param kind: of the errors
+    :param rows: :data:`~.protocols.NUMBER`, then the columns
+    :param kind: type of the errors
     """
     found: dict[int, ErrorInfo] = {}
     numbers = rows.column(0)
@@ -28,7 +28,7 @@ def unreadable_texts(rows: pa.Table, kind: ErrorType) -> dict[int, ErrorInfo]:
             continue
         start = 0
         for chunk in column.chunks:
-            # Taken, not sliced: a slice of lists or structs is checked with all that it was cut from.
+            # take() copies; validating a slice of lists or structs would check all of the array that it is a slice of.
             for at in [] if _readable(chunk) else [at for at in range(len(chunk)) if not _readable(chunk.take([at]))]:
                 error = data_error(kind, f"{name} is a text that is not valid UTF-8")
                 found.setdefault(numbers[start + at].as_py(), error)

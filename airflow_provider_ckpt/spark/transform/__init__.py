@@ -1,1 +1,1 @@
-"""The transform of a pipeline: decode, ``where``, ``select``, and a verdict for each record."""
+"""The transform of a pipeline: decode, ``where``, ``select``, a Python function, and a verdict for each record."""

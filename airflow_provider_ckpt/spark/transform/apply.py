@@ -1,8 +1,8 @@
-"""The transform, as one SQL projection: decode, ``where``, ``select``, with a verdict for every record.
+"""Apply the transform as SQL projections: decode, ``where`` and ``select``, with a verdict for every record.
 
-No record is dropped and none can fail the batch, since expressions are tried. Nondeterministic ones are refused: they
-may be evaluated more than once, and a record that is read again must give the same. So is what needs other records than
-its own, which would tear the lanes' order apart.
+No record is dropped, and none can fail the batch, since expressions are evaluated under try. Nondeterministic
+expressions are refused: they may be evaluated more than once, and a record that is read again must give the same
+result. Expressions that need other records are refused too, since they would destroy the order of the lanes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ _WANTED, _JUDGED = "__wanted", "__judged"
 
 
 def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
-    """Give every record of ``frame`` a verdict, and the ones to deliver their output columns.
+    """Give every record of ``frame`` a verdict, and the records to deliver their output columns.
 
     :param frame: control columns, then the source's columns
-    :returns: control columns, :data:`VERDICT`, :data:`ORIGINAL`, then the output columns
+    :param pipeline: the pipeline
+    :param shape: the source's columns
+    :return: control columns, :data:`VERDICT`, :data:`ORIGINAL`, then the output columns
     :raises ConfigError: if Spark cannot use an expression
     """
     transform = pipeline.transform
@@ -65,9 +67,9 @@ def apply(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> DataFrame:
 
 
 def _outputs(pipeline: Pipeline, names: list[str]) -> dict[str, str]:
-    """SQL of each output column.
+    """Return SQL of each output column.
 
-    :param names: of the columns put out where there is no ``select``
+    :param names: output columns if there is no ``select``
     """
     return dict(pipeline.transform.select or {name: quote(name) for name in names})
 
@@ -75,10 +77,10 @@ def _outputs(pipeline: Pipeline, names: list[str]) -> dict[str, str]:
 def _judged(
     frame: DataFrame, pipeline: Pipeline, checks: Sequence[Check], select: Mapping[str, tuple[str, str]]
 ) -> DataFrame:
-    """The records with their verdicts, and with what ``select`` makes of those that are to be delivered.
+    """Return the records with their verdicts, and with the values of ``select`` for those to deliver.
 
-    :param checks: what is demanded of a record before an expression sees it
-    :param select: by the name of its column, an output's name and the expression, which may raise
+    :param checks: checks that a record must pass before an expression is evaluated on it
+    :param select: by temporary column name, the name of an output column and its expression, which may raise an error
     """
     where = pipeline.transform.where
     trials = {_WANTED: (f"{c.MARK} IS NULL", _as_boolean(where))} if where else {}
@@ -103,25 +105,26 @@ def _as_boolean(where: str) -> str:
 
 
 def _judge(branches: list[str]) -> str:
-    """SQL of the first verdict that holds for a record, null where none does, and for markers.
+    """Return SQL of the first verdict that applies to a record; null if none does, and for marker rows.
 
-    :param branches: of a ``CASE``
+    :param branches: branches of a ``CASE``
     """
     return " ".join(["CASE", f"WHEN {c.MARK} IS NOT NULL THEN CAST(NULL AS string)", *branches, "END"])
 
 
 def _verdict(kind: str, message: str) -> str:
-    """SQL of a verdict; of a filtered record nobody asks why."""
+    """Return SQL literal of a verdict; ``filtered`` carries no message."""
     return literal(kind if kind == c.FILTERED else f"{kind} {message}")
 
 
 def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> StructType:
-    """Refuse what cannot stand in a transform.
+    """Refuse expressions that a transform cannot contain, and return the output columns.
 
-    :param frame: as :func:`apply` takes it
-    :returns: the output columns
+    :param frame: see :func:`apply`
+    :param pipeline: the pipeline
+    :param shape: the source's columns
     :raises ConfigError: if an expression does not parse, names an unknown column, is nondeterministic, or needs other
-        records than its own
+        records
     """
     frame, names, _ = _columns(frame, pipeline, shape)
     where = {"where": pipeline.transform.where} if pipeline.transform.where else {}
@@ -157,10 +160,14 @@ def check(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> StructType:
 
 
 def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorType) -> Iterator[DataFrame]:
-    """What a guard kept from raising, for a few records of which an error is known.
+    """Yield data frames that evaluate a record's expressions without try, so that Spark raises its own error.
 
-    :param frame: as :func:`apply` takes it
-    :param kind: the records' error type
+    This is for single records whose error type is known.
+
+    :param frame: see :func:`apply`
+    :param pipeline: the pipeline
+    :param shape: the source's columns
+    :param kind: error type of the records
     """
     transform = pipeline.transform
     if kind is ErrorType.MESSAGE_DESERIALIZATION and transform.decode:
@@ -178,7 +185,7 @@ def unguarded(frame: DataFrame, pipeline: Pipeline, shape: Shape, kind: ErrorTyp
 
 
 def _columns(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFrame, list[str], list[Check]]:
-    """The columns that expressions may name, those put out where there is no ``select``, and what is demanded."""
+    """Return the frame with the columns that expressions may use, the default output columns, and the checks."""
     if pipeline.transform.decode:
         frame, names, checks = decode(frame, pipeline, shape)
         taken = {name.lower() for name in names}
@@ -190,7 +197,7 @@ def _columns(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFr
 
 
 def _text_checks(pipeline: Pipeline, shape: Shape) -> list[Check]:
-    """That texts are UTF-8: a database has seen to that, and nobody has in a Parquet file."""
+    """Return checks that text is valid UTF-8. Parquet files need them; databases do not contain invalid text."""
     texts = [name for name, kind in shape.columns if kind == "string"] if pipeline.source.format == "parquet" else []
     return [
         Check(f"NOT is_valid_utf8({quote(name)})", ErrorType.MESSAGE_DESERIALIZATION, f"{name} is not valid UTF-8")
@@ -199,9 +206,9 @@ def _text_checks(pipeline: Pipeline, shape: Shape) -> list[Check]:
 
 
 def _time_checks(pipeline: Pipeline, shape: Shape, column: Callable[[str], str]) -> Iterator[tuple[str, Check]]:
-    """That times are what they seem, with the names of the source's columns.
+    """Yield the names of source columns with times, each with the check that the time is in range.
 
-    :param column: SQL of the one of a name
+    :param column: returns SQL of the source column of a name
     """
     for found in out_of_range_times.columns(pipeline, shape):
         yield found.name, Check(found.failed(column(found.name)), ErrorType.SERIALIZATION, found.message)

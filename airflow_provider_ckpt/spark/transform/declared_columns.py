@@ -1,4 +1,4 @@
-"""Refuses columns that a pipeline cannot have: two that differ in case, types that hold nothing, names of our own."""
+"""Refuse columns that a pipeline cannot have: names that differ only in case, types without values, reserved names."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _INTERVAL = re.compile(r"interval\b", re.IGNORECASE)
 
 
 def check_schema(schema: StructType, pipeline: str, key: str) -> None:
-    """Refuse a schema that Spark takes and records cannot have.
+    """Refuse a schema that Spark accepts and records cannot have.
 
-    :param schema: as it was declared
-    :param key: whose value it is, for the error
+    :param schema: schema as declared
+    :param pipeline: the pipeline's name
+    :param key: configuration key of the schema, for the error
     :raises ConfigError: naming the key and the column
     """
     problem = _problem(schema)
@@ -34,10 +35,11 @@ def check_schema(schema: StructType, pipeline: str, key: str) -> None:
 
 
 def check_outputs(schema: StructType, pipeline: str, key: str) -> None:
-    """Refuse output columns that no sink can take.
+    """Refuse output columns that no sink can store.
 
-    :param schema: of the output
-    :param key: the expressions' key, without the column's name
+    :param schema: schema of the output
+    :param pipeline: the pipeline's name
+    :param key: configuration key of the expressions, without the column's name
     :raises ConfigError: naming the expression's key
     """
     own = _own_name(schema.names)
@@ -54,9 +56,11 @@ def check_outputs(schema: StructType, pipeline: str, key: str) -> None:
 
 
 def check_where(kind: DataType, pipeline: str, where: str) -> None:
-    """Refuse a filter that is neither true nor false.
+    """Refuse a filter whose value is not a boolean.
 
-    :param kind: the type of its value
+    :param kind: type of the filter's value
+    :param pipeline: the pipeline's name
+    :param where: the filter, for the error
     :raises ConfigError: naming the key
     """
     from pyspark.sql import types as t
@@ -96,7 +100,7 @@ def _names_problem(names: Iterable[str], where: str) -> str | None:
             return f"{where}has a column without a name"
         form = name.lower()
         if form in by_form:
-            both = f"{by_form[form]} and {name} differ only in case, which Spark does not tell apart"
+            both = f"{by_form[form]} and {name} differ only in case, which Spark ignores"
             return f"{where}has two columns {name}" if by_form[form] == name else f"{where}{both}"
         by_form[form] = name
     return None if where else _own_name(names)
@@ -104,4 +108,4 @@ def _names_problem(names: Iterable[str], where: str) -> str | None:
 
 def _own_name(names: Iterable[str]) -> str | None:
     own = next((name for name in names if name.lower() in _OWN or _OF_STEPS.fullmatch(name)), None)
-    return f"{own} is a name of this package's own" if own else None
+    return f"{own} is a reserved name" if own else None

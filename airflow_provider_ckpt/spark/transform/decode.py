@@ -1,7 +1,7 @@
-"""Decodes raw records into the columns of ``transform.schema``, and says which records are not what it promises.
+"""Decode raw records into the columns of ``transform.schema``, and check that each record matches the schema.
 
-Plain JSON records come decoded (see ``plain.py``); whatever else there is goes through Spark's parser, and through the
-checks of ``strictness.py`` and ``exactness.py`` for what that lets pass.
+The reader has decoded flat JSON records already (see ``plain_json.py``). All others go through Spark's parser, and
+through the checks of ``strict_parsing.py`` and ``lossless_parsing.py`` for what that parser wrongly accepts.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 _TEXT = "__text"
 _PARSED, _RECORD, _FAULT = "__parsed", "record", "__fault"
 _DECODED = "__decoded"
-"""Variable: the record as its parser takes it."""
+"""Lambda variable in SQL: the record as Spark's parser returns it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What is demanded of a record before any expression sees it.
+    """Check of a record before any expression is evaluated on it.
 
-    :param failed: SQL that is true of a record that fails
-    :param verdict: of such a record
-    :param message: why
+    :param failed: SQL condition that is true for a record that fails the check
+    :param verdict: verdict of such a record
+    :param message: message of such a record
     """
 
     failed: str
@@ -45,7 +45,10 @@ class Check:
 
 
 def plain_records(spark: SparkSession, pipeline: Pipeline) -> Plain | None:
-    """Which raw records the reader decodes itself; None if there are none."""
+    """Return the decoder with which readers decode flat JSON records.
+
+    :return: None if records are not JSON, or the schema has a field that flat records cannot have
+    """
     transform = pipeline.transform
     if transform.decode != "json" or transform.schema_ is None:
         return None
@@ -55,10 +58,13 @@ def plain_records(spark: SparkSession, pipeline: Pipeline) -> Plain | None:
 def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFrame, list[str], list[Check]]:
     """Parse the record's value into the schema's columns.
 
-    What else the source gives (a message's key, headers and timestamp) can be named beside them, but is put out only
-    where ``select`` says so. The source's columns stay as :func:`raw` names them.
+    Expressions may also use the source's other columns (a message's key, headers and timestamp), but these are output
+    columns only if ``select`` names them. All source columns stay in the frame under the names of :func:`raw`.
 
-    :returns: the frame, the schema's columns, and the checks
+    :param frame: control columns, then the source's columns
+    :param pipeline: the pipeline
+    :param shape: the source's columns
+    :return: the frame, the names of the schema's columns, and the checks
     """
     transform = pipeline.transform
     assert transform.schema_ is not None
@@ -76,8 +82,8 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFram
         *_missing(pipeline, decoded),
     ]
     faults = " ".join(f"WHEN {check.failed} THEN {number}" for number, check in enumerate(found))
-    # In a lambda this is no part of the method that Spark generates for the steps after it: Java does not compile one
-    # of more than 8,000 bytes, and taking the steps one by one would cost every record.
+    # A lambda keeps this out of the Java method that Spark generates for the steps after it: Java does not compile a
+    # method of more than 8,000 bytes, and executing the steps one by one would slow down every record.
     parsed = (
         f"get(transform(CASE WHEN {plain} THEN array() ELSE array({_parsed(pipeline, fields)}) END,"
         f" {_DECODED} -> named_struct('{_RECORD}', {_DECODED}, '{_FAULT}', CASE {faults} END)), 0)"
@@ -103,12 +109,18 @@ def decode(frame: DataFrame, pipeline: Pipeline, shape: Shape) -> tuple[DataFram
 
 
 def raw(name: str) -> str:
-    """The source's column under a name that is no column's of a schema."""
+    """Return the SQL name of a source's column, one that no schema's column can have."""
     return quote(f"__raw_{name}")
 
 
 def parser(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
-    """SQL that parses a text as the pipeline says."""
+    """Return SQL that parses a text as the pipeline declares.
+
+    :param pipeline: the pipeline
+    :param text: SQL of the text
+    :param schema: SQL literal of the schema
+    :param options: SQL of more options for the parser: keys and values
+    """
     transform = pipeline.transform
     if transform.decode == "json":
         return f"from_json({text}, {schema}, map({options}, {strict_parsing.JSON_DIALECT}))"
@@ -116,9 +128,12 @@ def parser(pipeline: Pipeline, text: str, schema: str, options: str) -> str:
 
 
 def bearable_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str | None:
-    """A condition: the parser is up to a record's decimals; None where it is up to all.
+    """Return a SQL condition that the parser can parse a record's decimals in time.
 
+    :param spark: the session
+    :param pipeline: the pipeline
     :param text: SQL of the record
+    :return: None if the schema has no decimals
     """
     transform = pipeline.transform
     assert transform.schema_ is not None
@@ -127,9 +142,9 @@ def bearable_decimals(spark: SparkSession, pipeline: Pipeline, text: str) -> str
 
 
 def _parsed(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
-    """SQL of the record as its parser takes it, null for one that the parser cannot bear.
+    """Return SQL of the record as its parser returns it; null for a record that would stall or crash the parser.
 
-    :param fields: of the schema
+    :param fields: fields of the schema
     """
     transform = pipeline.transform
     assert transform.schema_ is not None
@@ -143,9 +158,9 @@ def _parsed(pipeline: Pipeline, fields: Sequence[StructField]) -> str:
 
 
 def _validity(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> list[Check]:
-    """The checks that a record is what the schema promises, each for those that have passed the ones before it.
+    """Return the checks that a record matches the schema, each for records that have passed the ones before it.
 
-    :param altered: a condition: a parsed column is not what the record says
+    :param altered: SQL condition that a parsed column differs from what the record says
     :param columns: SQL of each parsed column
     """
     of_json = pipeline.transform.decode == "json"
@@ -166,7 +181,7 @@ def _validity(pipeline: Pipeline, altered: str, columns: Mapping[str, str]) -> l
 
 
 def _missing(pipeline: Pipeline, columns: Mapping[str, str]) -> list[Check]:
-    """The check that no field of the schema is missing, where it is asked for.
+    """Return the check that no field of the schema is missing, if the pipeline has one.
 
     :param columns: SQL of each parsed column
     """
@@ -181,5 +196,5 @@ def _missing(pipeline: Pipeline, columns: Mapping[str, str]) -> list[Check]:
 
 
 def _delimiter(pipeline: Pipeline) -> str | None:
-    """Of CSV's fields; None where a record is JSON."""
+    """Return the delimiter of CSV fields; None if records are JSON."""
     return pipeline.transform.delimiter if pipeline.transform.decode == "csv" else None

@@ -1,7 +1,7 @@
-"""Which expressions a transform can bear: those of one record alone, that give the same whenever they are evaluated.
+"""Refuse expressions that are nondeterministic, or that need other records than their own.
 
-Spark's analyser knows: it lets no other stand in the argument of an aggregate, inside a function of higher order. That
-holds on any session, and all expressions are asked about at once.
+Spark's analyser finds them: it accepts neither kind in a higher-order function that is an aggregate's argument. That
+works in any session, and one analysis covers all expressions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VARYING = (
 _NONDETERMINISTIC = "AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION"
 _QUOTED = re.compile(r"'(?:[^'\\]++|\\.?+)*+(?:'|\Z)|\"(?:[^\"\\]++|\\.?+)*+(?:\"|\Z)|`[^`]*+(?:`|\Z)", re.DOTALL)
 _TIME_WINDOW = re.compile(r"\b(?:window|session_window|window_time)\s*\(", re.IGNORECASE)
-"""What Spark makes a filter of, and several rows of one, wherever it stands."""
+"""Functions that Spark turns into a filter, and into several rows per row, wherever they are used."""
 
 
 _CALLED = (
@@ -46,11 +46,12 @@ _RELATIVE = re.compile(r"\b(?:date|timestamp(?:_ntz|_ltz)?)\s*+r?'\w++'", re.IGN
 
 
 def moment_or_session(expression: str, columns: Iterable[str]) -> str | None:
-    """Say which part of an expression depends on when or by whom it is evaluated; None if none does.
+    """Return the part of an expression that depends on the time or the session of its evaluation; None if none does.
 
-    Spark takes these for constants, and gives each run, or each wave, another one.
+    Spark treats such functions as constants, but each run or each wave gets another value.
 
-    :param columns: that it may name; a column comes before a function without parentheses
+    :param expression: the expression
+    :param columns: columns that it may use; a column takes precedence over a function without parentheses
     """
     bare = _OPAQUE.sub(_emptied, _QUOTED_CALL.sub(r"\1", expression))
     relative = _RELATIVE.search(bare)
@@ -67,7 +68,7 @@ def moment_or_session(expression: str, columns: Iterable[str]) -> str | None:
 
 
 def _emptied(found: re.Match[str]) -> str:
-    """A text without its content, unless that is a moment; a comment as a space."""
+    """Return a quoted text without its content, unless that is a relative day like ``today``; a comment as a space."""
     if found[0][0] not in "'\"`":
         return " "
     moment = _MOMENT.fullmatch(found[0][1:-1]) if found[0][0] != "`" else None
@@ -75,7 +76,7 @@ def _emptied(found: re.Match[str]) -> str:
 
 
 def fit(frame: DataFrame, expressions: Iterable[str]) -> bool:
-    """Whether all of some expressions can be used; if not, ask :func:`problem` about each.
+    """Return whether a transform can contain all of these expressions; :func:`problem` explains why one cannot.
 
     Each has to be a whole expression by itself, since a text such as ``a) OR (b`` is one between parentheses.
 
@@ -94,7 +95,7 @@ def fit(frame: DataFrame, expressions: Iterable[str]) -> bool:
 
 
 def problem(frame: DataFrame, expression: str) -> tuple[str, str] | None:
-    """Why an expression that Spark can evaluate cannot stand in a transform, and what to do; None if it can."""
+    """Return why a transform cannot contain a valid expression and what to do about it; None if it can."""
     from pyspark.errors import AnalysisException
 
     if _of_time_window(expression):
@@ -109,7 +110,7 @@ def problem(frame: DataFrame, expression: str) -> tuple[str, str] | None:
 def _analyse(frame: DataFrame, expressions: list[str]) -> None:
     values = ", ".join(f"isnull({enclosed(expression)})" for expression in expressions)
     counted = frame.selectExpr(f"count(transform(array(0), __unused -> struct({values})))")
-    counted.schema  # noqa: B018  # a Connect session analyses when it must
+    counted.schema  # noqa: B018  # makes a Connect session analyse, too
 
 
 def _of_time_window(expression: str) -> bool:

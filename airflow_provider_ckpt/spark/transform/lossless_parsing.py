@@ -1,8 +1,8 @@
-"""Whether Spark's parsers made of each field what is written in it: a SQL condition over a record's text and columns.
+"""SQL conditions that find records whose parsed values differ from what is written in their text.
 
-``from_json`` makes 15 of ``"1,5"`` and -1 of the byte 255, ``from_csv`` makes 16 of ``0x1p4``, and more. So a record is
-parsed a second time, with such fields as texts, and each value is held against its own text. JSON is looked at by one
-regular expression before, which knows the usual ways to write such fields; a record that keeps to them is done with.
+``from_json`` makes 15 of ``"1,5"`` and -1 of the byte 255, ``from_csv`` makes 16 of ``0x1p4``, and there are more such
+cases. So a record is parsed a second time with these fields as text, and each value is compared with its text. For
+JSON, a regular expression first looks for fields in an unusual notation; a record without any is not parsed again.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
 Rules = Mapping[str, Callable[[str, str], str]]
-"""Of each type that a parser may alter: SQL of a value and its own text, true where the one is what the other says."""
+"""By name of a type that parsers may alter: function that returns SQL for "the value is what the text says".
+
+Its arguments are SQL of the value and SQL of its text.
+"""
 
 _MARK = f"number{secrets.randbits(62)}:"
-"""Stands before a number in its own text, so that no text can be taken for one: nobody can guess it."""
+"""Prefix that distinguishes numbers parsed as text from strings; it is random, so that no record contains it."""
 
 MARK_LENGTH = len(_MARK)
-"""Characters by which :func:`parsed_again` makes the text of a JSON number longer."""
+"""Number of characters by which :func:`parsed_again` makes the text of a JSON number longer."""
 
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _NEXT_NUMBER = rf'\G((?:[^"0-9-]++|{_STRING})*+)(-?[0-9][0-9.eE+-]*+)'
 _HUGE = r"[0-9][eE]\+?[0-9]{3}|(?<![0-9])[0-9]{200}"
-"""A number that may be infinite as a double, wherever it is."""
+"""Number that may be infinite as a double, anywhere in a record."""
 
 _MANY = 30
-"""Fields beyond which parsing a record again takes less time than looking for all of them by one expression."""
+"""Number of fields above which parsing a record again takes less time than one expression that looks for all fields."""
 
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?+(?:Z|[+-][0-9]{2}:[0-9]{2})?+"
@@ -48,19 +51,19 @@ _USUAL = {
     "timestamp_ntz": f'"{_DAY}[T ]{_TIME}"',
     "string": f"(?:{_STRING}|true|false)",
 }
-"""Of each type in JSON, values that ``from_json`` does not alter."""
+"""By type, notations of JSON values that ``from_json`` does not alter."""
 
 _SPELT_ONE_WAY = re.compile(r'[^"\\/\x00-\x1f]+')
-"""Names whose characters JSON escapes by their numbers, if at all."""
+"""Names whose characters JSON can escape by number only, if at all."""
 
 
 def altered(fields: Iterable[StructField], columns: Mapping[str, str], text: str, *, delimiter: str | None) -> str:
-    """A condition: some parsed column is not what the record says.
+    """Return a SQL condition: some parsed column differs from what the record says.
 
-    :param fields: of the schema
-    :param columns: SQL of each parsed column by its field's name
-    :param text: SQL of a record that its parser can bear
-    :param delimiter: of CSV's fields, None for JSON
+    :param fields: fields of the schema
+    :param columns: SQL of each parsed column, by field name
+    :param text: SQL of a record that its parser can parse
+    :param delimiter: delimiter of CSV fields, None for JSON
     """
     fields = list(fields)
     rules = _JSON if delimiter is None else _CSV
@@ -75,12 +78,14 @@ def altered(fields: Iterable[StructField], columns: Mapping[str, str], text: str
 def parsed_again(
     fields: Iterable[StructField], text: str, condition: Callable[[str], str], *, delimiter: str | None
 ) -> str | None:
-    """A condition: it holds for the own text of some decimal, at any depth. None where there are no decimals.
+    """Return a SQL condition: the text of some decimal in the record, at any depth, meets a condition.
 
-    :param fields: of the schema
-    :param text: SQL of a record
-    :param condition: SQL of it for a decimal's text, in which a number of JSON is longer by :data:`MARK_LENGTH`
-    :param delimiter: of CSV's fields, None for JSON
+    :param fields: fields of the schema
+    :param text: SQL of the record
+    :param condition: returns SQL of the condition for SQL of a decimal's text; a JSON number is longer in that text by
+        :data:`MARK_LENGTH` characters
+    :param delimiter: delimiter of CSV fields, None for JSON
+    :return: None if the schema has no decimals
     """
     fields = list(fields)
     rules: Rules = {"decimal": lambda _, own: f"NOT {condition(own)}"}
@@ -90,7 +95,7 @@ def parsed_again(
 
 
 def _own(fields: Iterable[StructField], text: str, delimiter: str | None) -> str:
-    """The record, parsed with texts in place of its values."""
+    """Return SQL of the record, parsed with text in place of its values."""
     if delimiter is None:
         return f"from_json({_marked(text)}, {literal(_as_texts(fields))}, map({JSON_DIALECT}))"
     schema = ", ".join(f"{quote(field.name)} string" for field in fields)
@@ -98,7 +103,7 @@ def _own(fields: Iterable[StructField], text: str, delimiter: str | None) -> str
 
 
 def _altered(kind: DataType, value: str, own: str, rules: Rules, depth: int = 0) -> str | None:
-    """The condition for one value and its own text, or None where nothing can have happened to it."""
+    """Return the condition for one value and its text; None if parsers do not alter values of its type."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
@@ -121,7 +126,7 @@ def _any(conditions: Iterable[str | None]) -> str | None:
 
 
 def _inside(kind: DataType) -> DataType:
-    """What an array or a map is of; any other type is of itself."""
+    """Return the type of an array's elements or a map's values; any other type as it is."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.ArrayType):
@@ -130,13 +135,13 @@ def _inside(kind: DataType) -> DataType:
 
 
 def _marked(text: str) -> str:
-    """A strict JSON document with its numbers as texts, each behind the mark."""
+    """Return SQL of a strict JSON document with its numbers as strings that start with the prefix."""
     marked = f'$1"{_MARK}$2"'
     return f"regexp_replace({text}, {literal(_NEXT_NUMBER)}, {literal(marked)})"
 
 
 def _as_texts(fields: Iterable[StructField], *, colon: str = "") -> str:
-    """DDL of the fields, as far as there are rules for them, with texts in place of their values."""
+    """Return DDL of the fields that have rules, with ``string`` in place of the types of their values."""
     kinds = {field.name: _as_text(field.dataType) for field in fields}
     return ", ".join(f"{quote(name)}{colon} {kind}" for name, kind in kinds.items() if kind)
 
@@ -155,9 +160,9 @@ def _as_text(kind: DataType) -> str | None:
 
 
 def _unusual(fields: Iterable[StructField], text: str) -> str:
-    """A condition: the record may have a field that is not written in a usual way.
+    """Return a SQL condition: the record may have a field in an unusual notation.
 
-    A field is found by its name, at any depth, and what is not looked for is a name with an escape in it.
+    Fields are found by name, at any depth. A name with an escape in it would not be found, so escapes count as unusual.
     """
     members = dict.fromkeys(_members(fields))
     if len(members) > _MANY:
@@ -170,7 +175,7 @@ def _unusual(fields: Iterable[StructField], text: str) -> str:
 
 
 def _members(fields: Iterable[StructField]) -> Iterator[tuple[str, str | None]]:
-    """The names that may come in a record and the usual ways to write what they have; None where it may be anything."""
+    """Yield the names of fields that may be altered, each with its usual notations, or None if it has none."""
     from pyspark.sql import types as t
 
     for field in fields:
@@ -203,13 +208,13 @@ def _is_finite(value: str, _: str) -> str:
 
 
 def _is_day(value: str, own: str) -> str:
-    """A cast lets anything follow a day and one of these characters."""
+    """A cast to date ignores whatever follows a day and a space or ``T``."""
     alone = f"{own} NOT RLIKE '[T ]'"
     return f"try_cast({own} AS date) = {value} AND ({alone} OR try_cast({own} AS timestamp_ntz) IS NOT NULL)"
 
 
 def _is_time(value: str, own: str, kind: str = "timestamp") -> str:
-    """A time without a day would be one of today."""
+    """The text must start with a year: a cast adds today's date to a time of day."""
     year = literal(r"\A\s*+[+-]?+[0-9]{4}")
     return f"{own} RLIKE {year} AND try_cast({own} AS {kind}) = {value}"
 
@@ -219,26 +224,26 @@ def _is_time_without_zone(value: str, own: str) -> str:
 
 
 def _is_time_or_seconds(value: str, own: str) -> str:
-    """Too large a number of seconds wraps around."""
+    """A number counts as seconds; the comparison fails if it is too large and has wrapped around."""
     return f"({_is_time(value, own)}) OR try_cast({_number(own)} AS bigint) = unix_seconds({value})"
 
 
 def _is_text(value: str, own: str) -> str:
-    """A number in place of a text, or in an object or array in place of one, is written anew."""
+    """Parsers rewrite a number that is in place of a string, or in an object or array in place of a string."""
     inside = literal(f'"{_MARK}([^"]*+)"')
     unmarked = _number(f"regexp_replace({own}, {inside}, '$1')")
     return f"{unmarked} = {value}"
 
 
 def _is_bounded(_: str, own: str) -> str:
-    """A variant has the nearest double of a number that is no decimal; of null it has one that is a value."""
+    """A variant has the nearest double of a number that is no decimal; a null in JSON is a value of a variant."""
     numbers = f"regexp_extract_all({own}, {literal(f'{_MARK}([0-9.eE+-]++)')}, 1)"
     infinite = f"exists({numbers}, number -> abs(try_cast(number AS double)) = cast('Infinity' AS double))"
     return f"NOT coalesce({infinite}, false)"
 
 
 def _is_number(value: str, own: str) -> str:
-    """Java takes hexadecimal numbers, letters that tell a type, and spaces around."""
+    """Java also parses hexadecimal numbers, type suffixes and surrounding spaces."""
     number = literal(r"\A[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\z")
     no_number = literal(r"\A(?:[+-]?+Inf(?:inity)?+|NaN)\z")
     return f"({own} RLIKE {number} AND {_is_finite(value, own)}) OR {own} RLIKE {no_number}"

@@ -1,7 +1,7 @@
-"""The source's columns of a record on their way around the transform, for the dead letter of one that is rejected.
+"""Carry the source's columns of a record around the transform, for its dead letter if it is rejected.
 
-They are packed into one text: Spark does some work for every part of a column of every record, rejected or not. Where
-a column is of a type that has no form here, and where all records are kept, they stay a struct.
+The columns are packed into one text, because every part of a column costs Spark time for every record, rejected or not.
+They stay a struct if one of them has a type without a text form, or if the columns of all records are needed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class _Form(NamedTuple):
-    """How a column's values stand in the text.
+    """Conversion of a column's values to text and back.
 
-    :param sql: of what Spark writes as JSON, ``{}`` for the column
-    :param value: of what JSON holds, null excepted
-    :param stored: the Arrow type of that value, if it is not the column's own
+    :param sql: SQL, with ``{}`` for the column, of the value that Spark writes as JSON
+    :param value: converts a value from JSON; not called for null
+    :param stored: Arrow type of the converted value, if it is not the column's type
     """
 
     sql: str
@@ -53,14 +53,15 @@ _FORMS = {
     "timestamp": _Form("unix_micros({})", _same, "int64"),
     "array<struct<key:string,value:binary>>": _Form("{}", lambda headers: [_header(header) for header in headers]),
 }
-"""By Spark SQL type, a decimal's without its digits."""
+"""By Spark SQL type; decimal without precision and scale."""
 
 
 def packed(shape: Shape, column: Callable[[str], str], *, kept: bool) -> str:
-    """SQL of a record's source columns.
+    """Return SQL of a record's source columns.
 
-    :param column: SQL of the one of a name
-    :param kept: whether every record's are kept, not those of rejected ones alone
+    :param shape: the source's columns
+    :param column: returns SQL of the column of a name
+    :param kept: whether the columns of all records are needed, not only of rejected ones
     """
     forms = _forms(shape)
     if kept or forms is None:
@@ -73,12 +74,13 @@ def packed(shape: Shape, column: Callable[[str], str], *, kept: bool) -> str:
 
 
 def nothing(shape: Shape, *, kept: bool) -> str:
-    """SQL of what stands for no original.
+    """Return SQL of the placeholder ORIGINAL value for records that were not rejected.
 
-    :param kept: as for :func:`packed`
+    A list in it is empty and not null: Spark's Arrow writer walks over all null lists of a batch again for every
+    further row of it.
 
-    Where rows have lists, they are there and empty: Spark's Arrow writer walks over all null lists of a batch again for
-    every further row of it.
+    :param shape: the source's columns
+    :param kept: see :func:`packed`
     """
     empty = {"array": "array()", "map": "map()"}
     kinds = [kind.partition("<")[0].lower() for _, kind in shape.columns]
@@ -92,9 +94,10 @@ def nothing(shape: Shape, *, kept: bool) -> str:
 
 
 def unpacked(original: pa.Array, shape: Shape) -> pa.StructArray:
-    """The source's columns of rejected records.
+    """Return the source's columns of rejected records.
 
-    :param original: :data:`~.columns.ORIGINAL`, no null
+    :param original: column :data:`~.columns.ORIGINAL`, without nulls
+    :param shape: the source's columns
     """
     import pyarrow as pa
 
@@ -118,6 +121,6 @@ def _restored(values: Iterable[Any], form: _Form, kind: pa.DataType) -> pa.Array
 
 
 def _forms(shape: Shape) -> list[_Form] | None:
-    """Of all columns; None where one has none."""
+    """Return the text forms of all columns; None if one has none."""
     kinds = [kind.lower().replace(" ", "").partition("(")[0] for _, kind in shape.columns]
     return [_FORMS[kind] for kind in kinds] if all(kind in _FORMS for kind in kinds) else None

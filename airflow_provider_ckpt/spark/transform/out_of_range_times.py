@@ -1,8 +1,8 @@
-"""Times of a source that stand for what no column of theirs holds: PostgreSQL's infinity, or a year after 294246.
+"""Reject source timestamps that Spark cannot represent: PostgreSQL infinity, years after 294246.
 
-They come from the reader as times before the source's first. An expression would take them for such, and so would a
-sink, so they cost their record. Only a postgres sink takes PostgreSQL's as they are, from columns that no expression
-names.
+The reader yields them as times before the source's first time. Expressions and sinks would take them for such, so their
+records are rejected. The exception is a postgres sink: it stores PostgreSQL's infinity as it is, from columns that no
+expression uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Shape
 
 _FIRST = {"postgres": FIRST_DAY, "kafka": 0}
-"""By type of source, the day of its first time, since 1970."""
+"""By source type, the day of the first time that the source can have, in days since 1970."""
 
 _WHY = {
     "postgres": "is infinity or after the year 294246, which only a postgres sink takes, and only from a column that "
@@ -38,19 +38,19 @@ _SQL = {
     "timestamp": "timestamp_micros({microsecond})",
     "timestamp_ntz": "CAST(date_from_unix_date({day}) AS timestamp_ntz)",
 }
-"""By Spark SQL type of a column, the beginning of a day."""
+"""By Spark SQL type of a column, SQL of the beginning of a day."""
 
 _STAR = re.compile(r"(?:^|[^\w)\]`'\"\s])\s*\*")
-"""All columns, unlike a multiplication, which has a value before it."""
+"""``*`` for all columns; a multiplication has a value before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """A column of times that must lie in the calendar.
+    """Check that the times of a column are in range.
 
-    :param name: of the source's column
-    :param kind: its Spark SQL type
-    :param source: the source's type
+    :param name: name of the source's column
+    :param kind: Spark SQL type of the column
+    :param source: type of the source
     """
 
     name: str
@@ -59,11 +59,11 @@ class Beyond:
 
     @property
     def message(self) -> str:
-        """Why a record is bad whose time does not."""
+        """Error message for a record whose time is out of range."""
         return f"{self.name} {_WHY[self.source]}"
 
     def failed(self, column: str) -> str:
-        """SQL that is true of such a record.
+        """Return SQL that is true for a record whose time is out of range.
 
         :param column: SQL of the column
         """
@@ -71,7 +71,7 @@ class Beyond:
         return f"{column} < {_SQL[self.kind].format(day=first, microsecond=first * DAY)}"
 
     def found(self, rows: pa.Table) -> pa.Array:
-        """The numbers of such records."""
+        """Return the numbers of the records whose time is out of range."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -82,7 +82,11 @@ class Beyond:
 
 
 def columns(pipeline: Pipeline, shape: Shape) -> list[Beyond]:
-    """Those that are used and may hold nothing beyond the calendar: all but what PostgreSQL gets as it is."""
+    """Return the checks for time columns that are used, except those that go from PostgreSQL to PostgreSQL unchanged.
+
+    :param pipeline: the pipeline
+    :param shape: the source's columns
+    """
     source, transform = pipeline.source.type, pipeline.transform
     if source not in _FIRST:
         return []
@@ -96,7 +100,7 @@ def columns(pipeline: Pipeline, shape: Shape) -> list[Beyond]:
 
 
 def errors(rows: pa.Table, watched: Iterable[Beyond]) -> dict[int, ErrorInfo]:
-    """What is wrong with records as they were read, by number."""
+    """Return the errors of records whose times are out of range, by record number."""
     return {
         number: data_error(ErrorType.SERIALIZATION, column.message)
         for column in watched
@@ -105,6 +109,6 @@ def errors(rows: pa.Table, watched: Iterable[Beyond]) -> dict[int, ErrorInfo]:
 
 
 def _named(name: str, expressions: Iterable[str]) -> bool:
-    """Whether an expression may mean a column; too often is safe."""
+    """Return whether an expression may use a column; a wrong yes is harmless."""
     word = re.compile(rf"(?<!\w){re.escape(quote(name)[1:-1])}(?!\w)", re.IGNORECASE)
     return any(word.search(expression) or _STAR.search(expression) for expression in expressions)

@@ -1,9 +1,9 @@
-"""Tells most JSON records from the rest at a glance, those that are just what the schema says, and decodes them.
+"""Decode flat JSON records by Arrow before Spark sees them, several times as fast as ``from_json``.
 
-A plain record is one flat object of the schema's fields, each once and in the schema's order, of texts without escapes,
-numbers of few digits, truth values and nulls. Such a record is strict JSON, and every parser takes it alike, so Arrow
-decodes it before Spark sees it, several times as fast as ``from_json``. All records of an Arrow batch are looked at in
-one pass, by one expression that never backtracks; what is not plain is decoded, and asked everything, in the transform.
+A flat record is one object with the schema's fields, each once and in the schema's order, whose values are strings
+without escapes, numbers of few digits, booleans and nulls. Such a record is strict JSON, and every parser reads it
+alike. One regular expression without backtracking tests all records of an Arrow batch in one pass. All other records
+are decoded and checked by the transform.
 """
 
 from __future__ import annotations
@@ -36,19 +36,21 @@ _VALUES = {
     "date": f'"{_DATE}"',
     "timestamp": f'"{_DATE}T{_TIME}{_ZONE}"',
 }
-"""Of each Spark SQL type the values that mean one thing only, whatever else they might be taken for."""
+"""By Spark SQL type, JSON values that every parser reads alike."""
 
 _NAME = re.compile("[A-Za-z0-9_ .-]+")
 _LONGEST = 4_000
-"""Characters of an expression: from about 6,000 on its states outgrow RE2's memory, and it takes 30 times as long."""
+"""Largest length of an expression. From about 6,000 characters, RE2 runs out of memory for its states and is 30 times
+as slow.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """What plain records of a schema look like.
+    """Decoder of the flat JSON records of a schema.
 
-    :param expression: RE2, over bytes
-    :param fields: name and Spark SQL type of each
+    :param expression: regular expression for flat records (RE2, over bytes)
+    :param fields: name and Spark SQL type of each field
     """
 
     expression: str
@@ -56,9 +58,10 @@ class Plain:
 
     @classmethod
     def of(cls, fields: Iterable[StructField]) -> Plain | None:
-        """Those of a schema; None where it has none.
+        """Create the decoder for a schema.
 
-        :param fields: the schema's
+        :param fields: fields of the schema
+        :return: None if flat records cannot have one of the fields, or too many fields
         """
         named = [(field.name, field.dataType.simpleString()) for field in fields]
         if len(dict(named)) < len(named) or not all(_NAME.fullmatch(name) and kind in _VALUES for name, kind in named):
@@ -69,16 +72,16 @@ class Plain:
 
     @property
     def kind(self) -> pa.StructType:
-        """Of what :meth:`decoded` gives: the fields, and like ``from_json`` one for the text of a corrupt record."""
+        """Arrow type of :meth:`decoded`: the fields and, like ``from_json``, one for the text of a corrupt record."""
         import pyarrow as pa
 
         fields = [pa.field(name, _arrow_type(kind)) for name, kind in self.fields]
         return pa.struct([*fields, pa.field(CORRUPT, pa.string())])
 
     def decoded(self, records: pa.Array) -> pa.StructArray:
-        """The plain records' fields; null for every other record.
+        """Return the fields of flat records; null for every other record.
 
-        :param records: binary
+        :param records: binary array
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -87,7 +90,7 @@ class Plain:
         found = pc.fill_null(pc.match_substring_regex(records, self.expression), False)
         try:
             columns = self._columns(records.filter(found))
-        except pa.ArrowInvalid:  # a text is not UTF-8: from_json finds out which
+        except pa.ArrowInvalid:  # a text is not UTF-8: the transform finds the record
             return pa.nulls(len(records), kind)
         if found.false_count:
             rank = pc.subtract(pc.cumulative_sum(found.cast(pa.int64())), 1)
@@ -96,7 +99,7 @@ class Plain:
         return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pc.invert(found))
 
     def rows(self, records: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Raw records as rows of position and fields, if all are plain.
+        """Return raw records as rows of position and fields; None if one of them is not flat.
 
         :param records: position, then the source's columns
         """
@@ -110,7 +113,7 @@ class Plain:
         return pa.RecordBatch.from_arrays(columns, [records.schema.names[0], *names])
 
     def _columns(self, records: pa.Array) -> list[pa.Array]:
-        """The fields of records that all are plain.
+        """Return the fields of records that are all flat.
 
         :raises pyarrow.ArrowInvalid: if a text is not UTF-8
         """

@@ -1,4 +1,4 @@
-"""One step of the transform: a projection that Spark analyses at once, so that what it cannot use is told by key."""
+"""Apply one projection and analyse it at once, so an invalid expression is reported with its YAML key."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ def project(
     *,
     analyse: bool = False,
 ) -> DataFrame:
-    """Some columns made of those of ``frame``, and of those that come before.
+    """Return ``frame`` projected on expressions, which may also use the columns of earlier expressions.
 
+    :param frame: data frame whose columns the expressions use
     :param expressions: SQL, or columns of a classic session
-    :param key: the pipeline's, for the error
-    :param analyse: find out now whether Spark can; a Connect session does so only when it must
-    :raises ConfigError: if Spark cannot make them
+    :param pipeline: the pipeline
+    :param key: configuration key of the expressions, for the error
+    :param analyse: have a Connect session analyse now, too; a classic one always does
+    :raises ConfigError: if Spark cannot use an expression
     """
     with refusals(pipeline, key):
         of_sql = [expression for expression in expressions if isinstance(expression, str)]
@@ -48,15 +50,15 @@ def project(
 
             projected = frame.select(*(sf.expr(e) if isinstance(e, str) else e for e in expressions))
         if analyse:
-            projected.schema  # noqa: B018  # this is what makes it
+            projected.schema  # noqa: B018  # makes a Connect session analyse
     return projected
 
 
 @contextmanager
 def refusals(pipeline: Pipeline, key: str = "transform") -> Iterator[None]:
-    """Around what has Spark analyse an expression: what it cannot use comes out as an error that names the key.
+    """Convert Spark's error for an invalid expression inside the ``with`` block to an error that names the key.
 
-    :raises ConfigError: if Spark cannot use it
+    :raises ConfigError: if Spark cannot use the expression
     """
     from pyspark.errors import ParseException
 
@@ -107,21 +109,23 @@ def _without_reason(error: Exception) -> bool:
 
 
 def unusable(key: str) -> type[ConfigError]:
-    """The error of an expression that parses and cannot be used."""
+    """Return the error class for an expression that parses and is not valid."""
     return InvalidFilterError if key == "transform.where" else InvalidTransformError
 
 
 def quoted(names: Iterable[str]) -> list[str]:
-    """Columns' names as SQL identifiers."""
+    """Return column names as SQL identifiers."""
     return [quote(name) for name in names]
 
 
 def parse_schema(spark: SparkSession, ddl: str, pipeline: str, key: str = "transform.schema") -> StructType:
-    """The columns of a schema in Spark's DDL.
+    """Parse a schema in Spark's DDL.
 
     :param spark: any session
-    :param key: whose value it is, for messages
-    :raises ConfigError: if it does not parse
+    :param ddl: the schema
+    :param pipeline: the pipeline's name
+    :param key: configuration key of the schema, for the error
+    :raises ConfigError: if the schema does not parse, or is one type instead of columns
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
@@ -145,7 +149,7 @@ def parse_schema(spark: SparkSession, ddl: str, pipeline: str, key: str = "trans
 
 @lru_cache
 def _parsed(spark: SparkSession, ddl: str) -> DataType:
-    """What a session makes of a text in DDL; of a Connect session this is a question to its server."""
+    """Parse DDL with a session; a Connect session sends it to its server."""
     from pyspark.sql.types import DataType
 
     parse: Callable[[str], DataType] = getattr(spark, "_parse_ddl", DataType.fromDDL)

@@ -1,7 +1,8 @@
-"""A user's own Python function as the last step of the transform: it sees a micro-batch's rows, as an Arrow table.
+"""Apply the user's Python function to a batch's rows, as an Arrow table: the last step of the transform.
 
-It runs inside the lane, behind Spark's own part and before the sink, so order and count stay the lane's: it gives one
-row for each that it gets, in their order. A row that it cannot bear is found by halving and dead-lettered alone.
+It runs inside the lane, after Spark SQL and before the sink, so the lane keeps its order and its counts: the function
+returns one row for each row that it gets, in the same order. If it raises an error, the rows are halved until the bad
+ones are found, and only these become dead letters.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Function = Callable[["pa.Table"], Any]
-"""Gets rows as a :class:`pyarrow.Table`; gives a table, a record batch or a pandas data frame."""
+"""Function of a :class:`pyarrow.Table` that returns a table, a record batch or a pandas data frame."""
 
 KEEP = "_keep"
-"""A boolean column that the function may add: where it is not true, the row is left out and counts as filtered."""
+"""Boolean column that the function may add: rows where it is not true are left out and count as filtered."""
 
-_HINT = "Give one row for each, in their order, with just the columns of transform.returns (and _keep, to filter)."
+_HINT = "Return one row for each, in their order, with just the columns of transform.returns (and _keep, to filter)."
 
 
 @dataclass(slots=True)
 class Applied:
-    """What a function made of a batch's rows.
+    """Result of a function for a batch's rows.
 
-    :param rows: to be delivered: the number, then the columns of ``transform.returns``
-    :param filtered: how many were left out
-    :param errors: by number, why a row is to be dead-lettered
+    :param rows: rows to deliver: the number, then the columns of ``transform.returns``
+    :param filtered: number of rows that are left out
+    :param errors: errors of rows that become dead letters, by record number
     """
 
     rows: pa.Table
@@ -44,9 +45,9 @@ class Applied:
 
 
 def pack(function: Function) -> bytes:
-    """A function as it travels to Spark, with all that its own module holds of what it uses.
+    """Serialize a function for Spark, with everything of its own module that it uses.
 
-    What it uses of other modules must be there to be imported, on the driver and the executors.
+    Other modules that it uses must be importable on the driver and the executors.
     """
     from pyspark import cloudpickle
 
@@ -62,7 +63,7 @@ def pack(function: Function) -> bytes:
 
 
 def unpack(packed: bytes) -> Function:
-    """The function that :func:`pack` packed."""
+    """Return the function that :func:`pack` serialized."""
     import pickle
 
     found: Function = pickle.loads(packed)  # noqa: S301  # packed by this run's own task, in a directory of mode 0700
@@ -70,10 +71,10 @@ def unpack(packed: bytes) -> Function:
 
 
 def named(path: str) -> Function:
-    """A function that can be imported.
+    """Import a function.
 
     :param path: ``module:function``
-    :raises InvalidTransformError: if there is none of that name
+    :raises InvalidTransformError: if the module or the function does not exist
     """
     module, _, name = path.partition(":")
     try:
@@ -89,10 +90,11 @@ def named(path: str) -> Function:
 def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: bool = False) -> Applied:
     """Call the function on a batch's rows.
 
-    :param rows: the number, then the columns that Spark's part of the transform puts out
-    :param returns: the columns that the function gives
+    :param function: the function
+    :param rows: the number, then the columns that Spark's part of the transform returns
+    :param returns: columns that the function returns
     :param traced: whether dead letters get the traceback
-    :raises InvalidTransformError: if what it gives cannot be matched with what it got
+    :raises InvalidTransformError: if the result's rows or columns do not match
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -114,12 +116,12 @@ def apply(function: Function, rows: pa.Table, returns: pa.Schema, *, traced: boo
 def _worked(
     function: Function, rows: pa.Table, returns: pa.Schema, errors: dict[int, ErrorInfo], traced: bool
 ) -> Iterator[pa.Table]:
-    """The results, in order; where the function raises, the rows are halved until it is known which they are."""
+    """Yield the results in order; where the function raises an error, halve the rows until the bad ones are found."""
     try:
         yield _called(function, rows, returns)
     except InvalidTransformError:
         raise
-    except Exception as error:  # noqa: BLE001  # the boundary to the user's code: whatever it raises costs one record
+    except Exception as error:  # noqa: BLE001  # boundary to the user's code: any error costs one record
         if rows.num_rows == 1:
             info = info_of(error, traced=traced, otherwise=ErrorType.PROCESSING)
             errors[rows.column(NUMBER)[0].as_py()] = info
@@ -135,12 +137,12 @@ def _called(function: Function, rows: pa.Table, returns: pa.Schema) -> pa.Table:
     given = _table(function(rows.drop_columns([NUMBER])))
     if given.num_rows != rows.num_rows:
         raise InvalidTransformError(
-            f"the function of transform.python got {rows.num_rows} rows and gave {given.num_rows}.", hint=_HINT
+            f"the function of transform.python got {rows.num_rows} rows and returned {given.num_rows}.", hint=_HINT
         )
     wanted = [*returns.names, *([KEEP] if KEEP in given.column_names else [])]
     if sorted(given.column_names) != sorted(wanted):
         raise InvalidTransformError(
-            f"the function of transform.python gave the columns {', '.join(given.column_names)}, "
+            f"the function of transform.python returned the columns {', '.join(given.column_names)}, "
             f"but transform.returns has {', '.join(returns.names)}.",
             hint=_HINT,
         )
@@ -162,6 +164,6 @@ def _table(given: object) -> pa.Table:
     if type(given).__module__.partition(".")[0] == "pandas":
         return pa.Table.from_pandas(given, preserve_index=False)
     raise InvalidTransformError(
-        f"the function of transform.python gave a {type(given).__name__}.",
-        hint="Give a pyarrow.Table, a pyarrow.RecordBatch or a pandas.DataFrame.",
+        f"the function of transform.python returned a {type(given).__name__}.",
+        hint="Return a pyarrow.Table, a pyarrow.RecordBatch or a pandas.DataFrame.",
     )

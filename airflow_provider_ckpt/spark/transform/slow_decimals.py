@@ -1,7 +1,7 @@
-"""Keeps decimals from Spark's parsers that would occupy them for minutes or hours: a SQL condition over a record.
+"""SQL condition that keeps decimals from Spark's parsers which would take minutes or hours to parse.
 
-Java reads a decimal in a time that grows with the square of its digits, and rounds one with an exponent by a number of
-as many digits as the exponent says: ``1e999999999`` is eleven bytes of a record and hours of work.
+Java's time to read a decimal grows with the square of its digits. To round one with an exponent, it computes a number
+with as many digits as the exponent says: ``1e999999999`` has eleven bytes and takes hours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
 LONGEST = 1_000
-"""Characters of a decimal, at most; an exponent has three digits at most."""
+"""Largest number of characters of a decimal; its exponent has three digits at most."""
 
 _EXPONENT = r"[eE][+-]?+0*+\p{IsDigit}{4}"
 _CHARACTER = r"[\p{IsDigit},.]"
@@ -24,14 +24,16 @@ _LONG = rf"(?<!{_CHARACTER}){_CHARACTER}{{{LONGEST + 1}}}"
 
 
 def bearable(fields: Iterable[StructField], text: str, *, delimiter: str | None) -> str | None:
-    """A condition: no decimal of a record is longer than :data:`LONGEST`. None where the schema has no decimals.
+    """Return a SQL condition: no decimal of a record is longer than :data:`LONGEST`.
 
-    Most records have no such number anywhere, which is seen at a glance. Of the others the decimals are looked at as
-    texts; a JSON record in which a name comes twice, so that one of two decimals would be seen, is not bearable either.
+    A regular expression passes records without any such number, which most are. In the others, the texts of decimals
+    are checked. There, a JSON record in which a name occurs twice fails the condition, since only one of two decimals
+    would be checked.
 
-    :param fields: of the schema
+    :param fields: fields of the schema
     :param text: SQL of the record
-    :param delimiter: of CSV's fields, None for JSON
+    :param delimiter: delimiter of CSV fields, None for JSON
+    :return: None if the schema has no decimals
     """
     fields = list(fields)
     if not any(_has_decimals(field.dataType) for field in fields):

@@ -1,8 +1,8 @@
-"""What Spark's JSON and CSV parsers take and no record may be: SQL conditions over its text and parsed columns.
+"""SQL predicates that reject malformed records which Spark's permissive parsers accept.
 
-``from_json`` takes trailing text, a name that comes twice and half a surrogate pair; ``from_csv`` takes quotes that are
-never closed. What most records look like is told at a glance; only the others are looked at closely. What the parsers
-make of single values is held against them in ``exactness.py``.
+``from_json`` accepts trailing text, a name that occurs twice and half a surrogate pair; ``from_csv`` accepts quotes
+that are never closed. A cheap test passes most records, and only the others take the full one. Whether the parsers
+alter single values is checked in ``lossless_parsing.py``.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from collections.abc import Sequence
 from airflow_provider_ckpt.spark.sql import literal
 
 JSON_DIALECT = "'allowNonNumericNumbers', 'false', 'allowSingleQuotes', 'false'"
-"""Options of ``from_json``: what it would allow by default."""
+"""Options of ``from_json`` that refuse what it accepts by default."""
 
 _FIELDS = 20_480
-"""Fields at which Spark's CSV parser gives up, and the task with it."""
+"""Number of fields at which Spark's CSV parser raises an error that fails the task."""
 
 _NO_CHARACTER = "\uffff"
-"""Ends a record for Spark's CSV parser, which ignores whatever follows."""
+"""Character at which Spark's CSV parser ends a record; it ignores whatever follows."""
 
 _RANDOM_BITS = 62
 
 
 def of_json(text: str, columns: Sequence[str]) -> str:
-    """A condition: the record is one strict JSON document, provided that ``from_json`` made an object of it.
+    """Return a SQL condition: the record, parsed by ``from_json`` as an object, is one strict JSON document.
 
-    At a glance: the first closing brace is its last character, so nothing is nested and nothing follows. It has as many
-    commas as are between its columns, and no column is null: so each name comes once, and no other. And no character is
-    written as an escape by number, so none is half a surrogate pair.
+    Cheap test: the first closing brace is the last character, so nothing is nested and nothing follows. There are as
+    many commas as between the columns, and no column is null, so each name occurs once and there are no others. No
+    character is escaped by its number, so there is no half surrogate pair.
 
-    Otherwise by a second parser, which is strict: of an array of the record and a number that nobody can guess, that
-    number is the second element only if the record is exactly one value.
+    Full test, by a second parser, which is strict: it parses an array of the record and a random number. That number is
+    the second element only if the record is exactly one value.
 
-    :param text: SQL
+    :param text: SQL of the record
     :param columns: SQL of each parsed column
     """
     commas = f"octet_length({text}) - octet_length(replace({text}, ',', ''))"
@@ -50,36 +50,41 @@ def of_json(text: str, columns: Sequence[str]) -> str:
 
 
 def one_json_value(text: str) -> str:
-    """A condition: the record is one strict JSON value, in which no name comes twice. See :func:`of_json`.
+    """Return a SQL condition: the record is one strict JSON value in which no name occurs twice. See :func:`of_json`.
 
-    :param text: SQL
+    :param text: SQL of the record
     """
     sentinel = secrets.randbits(_RANDOM_BITS)
     return f"try_variant_get(try_parse_json(concat('[', {text}, ',{sentinel}]')), '$[1]', 'bigint') <=> {sentinel}"
 
 
 def csv_dialect(delimiter: str) -> str:
-    """Options of ``from_csv`` for RFC 4180: a quote inside quotes is doubled."""
+    """Return options of ``from_csv`` for RFC 4180: a quote inside quotes is doubled."""
     return f"'sep', {literal(delimiter.replace(chr(92), chr(92) * 2))}, 'escape', '\"'"
 
 
 def of_csv(text: str, columns: int) -> str:
-    """A condition: the record is not one of which ``from_csv`` would leave something out.
+    """Return a SQL condition: ``from_csv`` leaves out nothing of the record.
 
-    An empty line has no fields, and would be all nulls; a byte order mark would be dropped.
+    It would parse an empty line, which has no fields, as nulls, and drop a byte order mark.
+
+    :param text: SQL of the record
+    :param columns: number of the schema's columns
     """
     empty = "" if columns == 1 else f"{text} <> '' AND "
     return f"({empty}NOT startswith({text}, '\ufeff'))"
 
 
 def bearable_csv(text: str, delimiter: str, columns: int) -> str:
-    """A condition: the parser is up to the record, and its quotes are those of RFC 4180.
+    """Return a SQL condition: the parser can parse the record, and its quotes conform to RFC 4180.
 
-    Told at a glance where there is no quote and too little text for too many fields. Otherwise by an expression that
-    never backtracks: a quote that opens a field is followed by the one that closes it, and that by the field's end. The
-    parser itself would take spaces there, and quotes that are never closed.
+    Cheap test: there is no quote, and too little text for too many fields. Otherwise, by an expression that never
+    backtracks: a quote that opens a field is followed by the quote that closes it, and that by the end of the field.
+    The parser itself accepts spaces there, and quotes that are never closed.
 
-    :param columns: of the schema
+    :param text: SQL of the record
+    :param delimiter: delimiter of the fields
+    :param columns: number of the schema's columns
     """
     mark = re.escape(delimiter)
     field = f'(?:"(?:[^"]++|"")*+"|[^"{mark}][^{mark}]*+|)'

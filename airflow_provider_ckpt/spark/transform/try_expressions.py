@@ -1,8 +1,8 @@
-"""Expressions that are evaluated under try, so that a record for which one raises costs no other record anything.
+"""Evaluate expressions under try, so that an expression that raises an error for one record affects no other record.
 
-Spark evaluates any expression under try, but has no name in SQL for that. Where the session is in this process, Spark's
-own class for it is used, and each expression is evaluated once. A Connect session takes SQL alone: there each is
-evaluated twice, first behind a guard for which Spark does have a name.
+Spark can evaluate any expression under try, but SQL has no syntax for that. A classic session uses Spark's own class
+for it, and evaluates each expression once. A Connect session takes SQL only: it evaluates each expression twice, first
+inside a SQL function that turns errors into null.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 VALUE = "value"
-"""Field of an attempt's column: what the expression gave."""
+"""Field of a column of :func:`attempts`: the value of the expression."""
 
 
 def attempts(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipeline: Pipeline) -> list[str | Column]:
-    """Columns that try some expressions, each of the records for which its condition holds.
+    """Return columns that evaluate expressions under try, each for the records that meet its condition.
 
-    What is tried is a struct of the expression, behind the condition: Spark moves try into the branches of a ``CASE``
-    that stands right under it, so that an expression's own conditions would raise, and takes nothing out of a struct.
+    Each expression is wrapped in a struct behind its condition. Spark moves try into the branches of a ``CASE``
+    directly below it, so that conditions inside the expression would raise errors; it does not move try into a struct.
 
-    :param frame: what the expressions are to be evaluated on
-    :param expressions: by the name of its column, SQL of the condition and of the expression. A condition never raises
-        and is never null, and may name columns that come before. It also keeps Spark from evaluating ahead of them all,
-        and so outside of try, what expressions have in common
-    :returns: to be projected on ``frame``. Each is a struct of its :data:`VALUE`; null where evaluating it raises, and
-        where its condition does not hold
+    :param frame: data frame on which the expressions are evaluated
+    :param expressions: by column name, SQL of the condition and of the expression. A condition never raises an error,
+        is never null, and may use columns that come before. It also keeps Spark from evaluating common parts of
+        expressions in advance, outside of try
+    :param pipeline: the pipeline
+    :return: columns to select from ``frame``. Each is a struct of its :data:`VALUE`, null where the expression raises
+        an error or its condition is not met
     :raises ConfigError: if Spark cannot parse an expression
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -51,10 +52,10 @@ def attempts(frame: DataFrame, expressions: Mapping[str, tuple[str, str]], pipel
 
 
 def _under_try(frame: DataFrame, expressions: Mapping[str, str]) -> list[str | Column]:
-    """Columns of expressions under try, by name."""
+    """Return columns that evaluate expressions under try, in a classic session."""
     from pyspark.sql.classic.column import Column
 
-    session: Any = frame.sparkSession  # PySpark has no other way to Spark's expressions
+    session: Any = frame.sparkSession  # PySpark has no public access to Spark's expressions
     parser, spark = session._jsparkSession.sessionState().sqlParser(), session._jvm.org.apache.spark.sql
     try_eval, as_column = spark.catalyst.expressions.TryEval, spark.classic.ExpressionUtils.column
     return [
@@ -64,9 +65,10 @@ def _under_try(frame: DataFrame, expressions: Mapping[str, str]) -> list[str | C
 
 
 def _raises(expression: str) -> str:
-    """SQL that is true where evaluating an expression raises, and never raises itself.
+    """Return SQL that is true where evaluating an expression raises an error; it never raises one itself.
 
-    A number added to a date is evaluated under try. It is the size of an array: Spark may leave out what it sees no use
-    for, as it does with a test for null of what cannot be null, and an expression that is not evaluated does not raise.
+    ``try_add`` with a date returns null if its number raises an error. The expression is an array's element and the
+    number is the array's size, because Spark leaves out what it sees no use for, such as a null test of something that
+    is never null, and an expression that is not evaluated does not raise an error.
     """
     return f"try_add(DATE'1970-01-01', size(array({enclosed(expression)}))) IS NULL"

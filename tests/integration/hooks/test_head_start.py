@@ -215,7 +215,7 @@ def test_without_a_place_for_archives_or_modules_to_preload_a_run_goes_on(
 
     assert runs.run(broken) == Seen(archived=False, daemon="airflow_provider_ckpt.spark.driver.python_daemon")
 
-    assert caplog.text.count("Spark goes on without a head start") == 1
+    assert caplog.text.count("Spark continues without a head start") == 1
 
 
 def test_of_two_at_once_one_makes_it_and_a_killed_one_leaves_no_half(runs: Runs, tmp_path: Path) -> None:

@@ -380,8 +380,8 @@ def test_a_where_that_is_neither_true_nor_false_is_refused(either: SparkSession,
         ({"z": "named_struct('a', 1, 'A', 2)"}, r"transform\.select\.z gives .*: a and A differ only in case"),
         ({"z": "make_interval(a)"}, r"transform\.select\.z gives interval: is an interval"),
         ({"z": "interval '1' day"}, r"transform\.select\.z gives interval day: is an interval"),
-        ({"__verdict": "a"}, r"transform\.select: __verdict is a name of this package's own"),
-        ({"__pos": "a"}, r"transform\.select: __pos is a name of this package's own"),
+        ({"__verdict": "a"}, r"transform\.select: __verdict is a reserved name"),
+        ({"__pos": "a"}, r"transform\.select: __pos is a reserved name"),
     ],
 )
 def test_an_output_that_no_sink_can_take_is_refused(spark: SparkSession, select: dict[str, str], said: str) -> None:
@@ -402,8 +402,8 @@ def test_an_output_that_no_sink_can_take_is_refused(spark: SparkSession, select:
         ("at interval day to second", "at is an interval"),
         ("s struct<>", "s has no columns"),
         ("` ` string", "has a column without a name"),
-        ("__verdict string", "__verdict is a name of this package's own"),
-        ("__raw_value string", "__raw_value is a name of this package's own"),
+        ("__verdict string", "__verdict is a reserved name"),
+        ("__raw_value string", "__raw_value is a reserved name"),
     ],
 )
 @pytest.mark.parametrize("key", ["schema", "returns"])

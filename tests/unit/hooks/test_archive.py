@@ -119,7 +119,7 @@ def test_a_damaged_archive_is_removed_and_not_used(
 
     assert archive.find() is None
     assert not path.exists()
-    assert [record.getMessage() for record in caplog.records] == [f"{path} is damaged, and removed"]
+    assert [record.getMessage() for record in caplog.records] == [f"{path} is damaged and is removed"]
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
@@ -217,7 +217,7 @@ def test_a_place_that_cannot_be_made_is_said_once(tmp_path: Path, caplog: pytest
     archive.make_meanwhile()
 
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "Spark goes on without a head start" in caplog.text
+    assert "Spark continues without a head start" in caplog.text
 
 
 @pytest.fixture

@@ -121,10 +121,10 @@ def test_the_traceback_is_kept_where_it_is_wanted() -> None:
 @pytest.mark.parametrize(
     ("user", "says"),
     [
-        (lambda table: named(table).slice(1), "got 2 rows and gave 1"),
-        (lambda table: table, "gave the columns id, but transform.returns has id, name"),
-        (lambda table: named(table).append_column("more", table.column("id")), "gave the columns id, name, more"),
-        (lambda table: None, "gave a NoneType"),
+        (lambda table: named(table).slice(1), "got 2 rows and returned 1"),
+        (lambda table: table, "returned the columns id, but transform.returns has id, name"),
+        (lambda table: named(table).append_column("more", table.column("id")), "returned the columns id, name, more"),
+        (lambda table: None, "returned a NoneType"),
     ],
 )
 def test_what_cannot_be_matched_with_what_it_got_halts(user: Any, says: str) -> None:

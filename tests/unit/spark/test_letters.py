@@ -167,7 +167,7 @@ def test_what_is_no_record_any_more_is_left_out_and_parked_again(value: bytes | 
 
     assert found.select([POSITION, "id"]).to_pylist() == [{POSITION: 0, "id": 1}, {POSITION: 2, "id": 3}]
     assert (left_out.position, left_out.value, left_out.error.type) == (1, value, ErrorType.SERIALIZATION)
-    assert left_out.error.message.startswith("cannot be made a record again: ")
+    assert left_out.error.message.startswith("cannot be converted back to a record: ")
     assert left_out.headers == {"x-ckpt-source-position": "41"}
 
 

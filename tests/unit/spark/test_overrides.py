@@ -36,7 +36,7 @@ def test_what_is_skipped_leaves_no_letter_and_one_line_in_the_log(caplog: pytest
 
     assert left == [LETTERS[1]]
     assert caplog.messages == [
-        "p#3: 2 records are skipped, as error_policy says; the first, position 4: [JsonPathNotFound] no email"
+        "p#3: 2 records are skipped by error_policy; the first is at position 4: [JsonPathNotFound] no email"
     ]
 
 
