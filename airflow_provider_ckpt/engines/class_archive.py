@@ -106,7 +106,7 @@ class Archive:
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
-                    cwd=self.directory,  # where files that it leaves behind are in nobody's way
+                    cwd=self.directory,  # files that it leaves in its working directory disturb nobody here
                     check=True,
                 )
             log.info("Creating an archive of Spark's classes in the background, so that later runs start sooner")

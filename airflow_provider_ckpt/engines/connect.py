@@ -1,4 +1,4 @@
-"""The ``connect`` engine: run waves on an existing Spark Connect server, so that no Spark is started for a run.
+"""``connect`` engine: run waves on an existing Spark Connect server, so that no Spark is started for a run.
 
 This process is the driver: it sends each wave as one operation, tagged with the run's epoch, and commits what a
 two-phase sink staged. A killed run cancels its operations. If it dies before that, the next run cancels them, as it
@@ -97,7 +97,10 @@ class ConnectEngine:
             raise WaveLostError(ErrorInfo(ErrorType.PROCESSING, without_ids(first_line(error)))) from error
 
     def revive(self) -> bool:
-        """Reset the engine after the server or its session was lost; refuse after :meth:`kill`."""
+        """Reset the engine after the server or its session was lost.
+
+        :return: False after :meth:`kill`: the engine must not be started again
+        """
         if self._killed.is_set():
             return False
         if self._session is not None:

@@ -1,7 +1,7 @@
 """Open a pipeline's session on a Spark Connect server: the same for all its runs, so that Python workers stay warm.
 
-The session's id is derived from the pipeline, this package's code and the properties. So a run that finds a session
-with this id need not set it up again, and never finds one that is set up differently.
+The session's id is derived from the ledger, the pipeline, this package's code and the properties. So a run that finds a
+session with this id need not set it up again, and never finds one that is set up differently.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ``submit`` engine: one Spark application per run, started by the apache-spark provider's hook in client mode.
+"""``submit`` engine: one Spark application per run, started by the apache-spark provider's hook in client mode.
 
 The driver runs waves that it finds in a run directory of mode 0700 (``spark/driver/run_directory_protocol.py``). Driver
 and ``spark-submit`` are killed when the process that started them ends, so a killed task leaves no Spark running.
@@ -117,7 +117,10 @@ class SubmitEngine:
                 raise _final(error, self._pipeline.name) if reply["final"] else WaveLostError(error)
 
     def revive(self) -> bool:
-        """Reset the engine after Spark ended by itself; refuse after :meth:`kill`."""
+        """Reset the engine after Spark ended by itself.
+
+        :return: False after :meth:`kill`: the engine must not be started again
+        """
         if self._killed:
             return False
         self._clean()

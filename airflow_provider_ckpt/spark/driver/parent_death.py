@@ -1,8 +1,8 @@
 """Kill a process when its parent ends, so that a killed task leaves no Spark running. Linux only.
 
 As a program, this module sets that up for its own process and then executes another program. ``preexec_fn`` of
-``subprocess`` would run Python code between ``fork`` and ``exec``, where it may wait forever for a lock that another
-thread held at the fork.
+``subprocess`` is no alternative: it runs Python code between ``fork`` and ``exec``, which may wait forever for a lock
+that another thread held at the fork.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Start the slow parts of a Spark start early: import modules, before workers fork, and start a first worker.
+"""Shorten the start of a cold Spark: import modules before they are needed, and start a first Python worker.
 
 All of it is optional: errors are ignored here, and occur again where the module or the worker is needed.
 """

@@ -1,7 +1,7 @@
 """Protocol of files in the run directory (mode 0700) between the process that holds the lease and the Spark driver.
 
 ``job.json`` (mode 0600) contains passwords, and the driver deletes it before it parses the text. The lease holder
-appends to ``waves.jsonl``, the driver to ``replies.jsonl``. A line is valid once its newline is written.
+appends to ``waves.jsonl``, the driver to ``replies.jsonl``. A line is complete once its newline is written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fast path of a lane: read and deliver in one Python process, so that no record crosses the JVM.
+"""Fast path of a lane: read and deliver in one Python process, so that no record passes through the JVM.
 
 It serves pipelines without a transform, and those that only decode JSON. A batch with a record that is not flat JSON
 (see ``plain_json.py``) is deferred and run again through the JVM. A thread reads one batch ahead, so that the source

@@ -106,8 +106,8 @@ class Gathering:
         :param reader: the lane's reader
         :param task: the batch
         :param shape: the source's columns
-        :param carried: whether Spark itself reads the source. Each record then carries its original, which ``reader``
-            gets to yield again. The records of a batch to reject are passed for this purpose only
+        :param carried: whether Spark itself reads the source. Each record then carries its original, and ``reader``
+            gets the originals so that it can yield them again; a batch to reject is read for that purpose only
         """
         import pyarrow as pa
         import pyarrow.compute as pc

@@ -60,7 +60,7 @@ def moment_or_session(expression: str, columns: Iterable[str]) -> str | None:
     called = _CALL.search(bare)
     if called:
         return called[0].rstrip("( )") + "()"
-    if "->" in bare:  # the word may be a variable
+    if "->" in bare:  # such a name may be a lambda's variable
         return None
     known = {name.lower() for name in columns}
     found = _WITHOUT_PARENTHESES.findall(bare)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
 Rules = Mapping[str, Callable[[str, str], str]]
-"""By name of a type that parsers may alter: function that returns SQL for "the value is what the text says".
+"""By type name, for types that parsers may alter: function that returns SQL of "the value is what its text says".
 
 Its arguments are SQL of the value and SQL of its text.
 """
@@ -208,13 +208,19 @@ def _is_finite(value: str, _: str) -> str:
 
 
 def _is_day(value: str, own: str) -> str:
-    """A cast to date ignores whatever follows a day and a space or ``T``."""
+    """Return SQL: the text is this day, alone or followed by a time.
+
+    A cast to date ignores whatever follows a day and a space or ``T``.
+    """
     alone = f"{own} NOT RLIKE '[T ]'"
     return f"try_cast({own} AS date) = {value} AND ({alone} OR try_cast({own} AS timestamp_ntz) IS NOT NULL)"
 
 
 def _is_time(value: str, own: str, kind: str = "timestamp") -> str:
-    """The text must start with a year: a cast adds today's date to a time of day."""
+    """Return SQL: the text is this time and starts with a year.
+
+    A cast would add today's date to a time of day.
+    """
     year = literal(r"\A\s*+[+-]?+[0-9]{4}")
     return f"{own} RLIKE {year} AND try_cast({own} AS {kind}) = {value}"
 
@@ -224,26 +230,39 @@ def _is_time_without_zone(value: str, own: str) -> str:
 
 
 def _is_time_or_seconds(value: str, own: str) -> str:
-    """A number counts as seconds; the comparison fails if it is too large and has wrapped around."""
+    """Return SQL: the text is this time, or its number of seconds since 1970.
+
+    The parser lets a number that is too large wrap around.
+    """
     return f"({_is_time(value, own)}) OR try_cast({_number(own)} AS bigint) = unix_seconds({value})"
 
 
 def _is_text(value: str, own: str) -> str:
-    """Parsers rewrite a number that is in place of a string, or in an object or array in place of a string."""
+    """Return SQL: the text is this string.
+
+    The parser rewrites a number that is in place of a string, alone or inside an object or array.
+    """
     inside = literal(f'"{_MARK}([^"]*+)"')
     unmarked = _number(f"regexp_replace({own}, {inside}, '$1')")
     return f"{unmarked} = {value}"
 
 
 def _is_bounded(_: str, own: str) -> str:
-    """A variant has the nearest double of a number that is no decimal; a null in JSON is a value of a variant."""
+    """Return SQL: no number in the text is infinite as a double.
+
+    A variant stores a number that is no decimal as the nearest double. A JSON null is a variant value without text; it
+    passes.
+    """
     numbers = f"regexp_extract_all({own}, {literal(f'{_MARK}([0-9.eE+-]++)')}, 1)"
     infinite = f"exists({numbers}, number -> abs(try_cast(number AS double)) = cast('Infinity' AS double))"
     return f"NOT coalesce({infinite}, false)"
 
 
 def _is_number(value: str, own: str) -> str:
-    """Java also parses hexadecimal numbers, type suffixes and surrounding spaces."""
+    """Return SQL: the text is this number in decimal notation, an infinity or NaN.
+
+    Java also parses hexadecimal numbers, type suffixes and surrounding spaces.
+    """
     number = literal(r"\A[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\z")
     no_number = literal(r"\A(?:[+-]?+Inf(?:inity)?+|NaN)\z")
     return f"({own} RLIKE {number} AND {_is_finite(value, own)}) OR {own} RLIKE {no_number}"

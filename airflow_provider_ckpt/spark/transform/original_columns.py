@@ -74,7 +74,7 @@ def packed(shape: Shape, column: Callable[[str], str], *, kept: bool) -> str:
 
 
 def nothing(shape: Shape, *, kept: bool) -> str:
-    """Return SQL of the placeholder ORIGINAL value for records that were not rejected.
+    """Return SQL of the placeholder ORIGINAL value for records whose source columns are not needed.
 
     A list in it is empty and not null: Spark's Arrow writer walks over all null lists of a batch again for every
     further row of it.
