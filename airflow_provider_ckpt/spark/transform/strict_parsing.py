@@ -50,7 +50,9 @@ def of_json(text: str, columns: Sequence[str]) -> str:
 
 
 def one_json_value(text: str) -> str:
-    """Return a SQL condition: the record is one strict JSON value in which no name occurs twice. See :func:`of_json`.
+    """Return a SQL condition: the record is one strict JSON value in which no name occurs twice.
+
+    This is the full test of :func:`of_json`.
 
     :param text: SQL of the record
     """

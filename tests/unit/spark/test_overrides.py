@@ -73,4 +73,4 @@ def test_a_task_that_spark_executes_once_more_sends_nothing_at_most_once(
     assert outcome.outcome is AttemptOutcome.FAILED
     assert opened == (["writer"] if sent else [])
     assert outcome.error is not None
-    assert ("nothing of it is sent again" in outcome.error.message) is not sent
+    assert ("nothing of the batch is sent again" in outcome.error.message) is not sent
