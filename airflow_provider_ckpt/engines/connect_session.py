@@ -41,7 +41,7 @@ _CONF = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.codegen.hugeMethodLimit": "8000",  # Java interprets longer methods, which takes ten times as long
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    "spark.sql.variable.substitute": "false",  # Spark would silently replace ${...} in a user's expression
+    "spark.sql.variable.substitute": "false",  # else Spark silently replaces ${...} in a user's expression
 }
 _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 _RETRIES, _LONGEST_MS = 5, 2_000

@@ -38,7 +38,7 @@ _CONF = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.codegen.hugeMethodLimit": "8000",  # Java interprets longer methods, which takes ten times as long
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    "spark.sql.variable.substitute": "false",  # Spark would silently replace ${...} in a user's expression
+    "spark.sql.variable.substitute": "false",  # else Spark silently replaces ${...} in a user's expression
     "spark.speculation": "false",
 }
 _LOCAL_CONF = {
@@ -95,9 +95,8 @@ class Launcher(SparkSubmitHook):
             self._py_files = shutil.make_archive(str(directory / _PACKAGE.name), "zip", _PACKAGE.parent, _PACKAGE.name)
         conf = _CONF | (_LOCAL_CONF if local else {}) | (self._head_start.properties if self._head_start else {})
         _write_properties(self._properties, conf | pipeline.properties)
-        self._last_submit_log_lines = deque(
-            maxlen=_REMEMBERED_LINES
-        )  # the hook's 20 may all be frames of a stack trace
+        # The hook's own 20 lines may all be frames of a stack trace.
+        self._last_submit_log_lines = deque(maxlen=_REMEMBERED_LINES)
 
     def launch(self) -> None:
         """Run the driver to its end; it is killed when the calling thread ends.

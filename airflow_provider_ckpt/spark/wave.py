@@ -86,7 +86,7 @@ def _direct(spark: SparkSession, job: Job) -> bool:
 
 
 def _brought_down(spark: SparkSession, job: Job, wave: Wave, error: ErrorInfo) -> list[Outcome]:
-    """Return the outcomes of a wave that an error of the source ended, after running each of its batches alone.
+    """Run each batch of a wave alone, after an error of the source ended the wave; return the outcomes.
 
     One batch may have caused the error. Each batch gets a Spark job of its own, so the error fails that batch only and
     the others are delivered; batches that had been delivered before have a receipt. The batches are not run again, and

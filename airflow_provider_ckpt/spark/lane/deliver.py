@@ -212,14 +212,14 @@ class Lane:
 def deliver_lane(
     job: Job, wave: Wave, returns: pa.Schema | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the outcomes of lanes from the records and markers of the transform (for ``mapInArrow``).
+    """Deliver the batches that the transform returns, and yield their outcomes (for ``mapInArrow``).
 
     A Spark task may get several lanes in turn, or none.
 
     :param job: the run
     :param wave: the wave
     :param returns: see :class:`Lane`
-    :param batches: the transform's output
+    :param batches: the transform's output: records and marker rows
     """
     lanes: dict[int, Lane] = {}
     carried = job.pipeline.source.carried

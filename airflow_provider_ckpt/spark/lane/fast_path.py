@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def copy_lane(
     job: Job, wave: Wave, schema: pa.Schema, plain: Plain | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the outcomes of the lane's batches (for ``mapInArrow``).
+    """Read and deliver the lane's batches, and yield their outcomes (for ``mapInArrow``).
 
     :param job: the run
     :param wave: the wave

@@ -124,7 +124,7 @@ def _tagged(schema: pa.Schema, lane: int, index: int, records: pa.RecordBatch, p
 
 
 def _without_text(records: pa.RecordBatch, decoded: pa.StructArray) -> pa.RecordBatch:
-    """Drop the value of decoded records. Few of these values are needed later, and those are read again."""
+    """Return the records without the values of decoded ones; few of these are needed later, and are then read again."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

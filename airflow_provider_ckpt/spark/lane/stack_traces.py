@@ -41,7 +41,7 @@ _UNFIT = (ValueError, TypeError, OverflowError, NotImplementedError)
 """Errors of Python and Arrow for values that they cannot pass to Spark; the record then has no stack trace."""
 
 _MOST = 100
-"""Number of records of one batch that are evaluated, one after the other."""
+"""Largest number of records of one batch that are evaluated, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Reject source timestamps that Spark cannot represent: PostgreSQL infinity, years after 294246.
 
 The reader yields them as times before the source's first time. Expressions and sinks would take them for such, so their
-records are rejected. The exception is a postgres sink: it stores PostgreSQL's infinity as it is, from columns that no
-expression uses.
+records are rejected. The exception is a postgres sink: it stores such times of a postgres source as they are, from
+columns that no expression uses.
 """
 
 from __future__ import annotations
