@@ -1,4 +1,5 @@
-"""The durable ledger: what was planned, sent, receipted and given up, in PostgreSQL or SQLite.
+"""Durable ledger in PostgreSQL or SQLite: batches that were planned, attempted, receipted or given up.
 
-Its one entry is :class:`airflow_provider_ckpt.ledger.ledger.Ledger`; no Airflow and no Spark in here.
+Its only entry point is :class:`airflow_provider_ckpt.ledger.ledger.Ledger`. The package imports neither Airflow nor
+Spark.
 """

@@ -1,4 +1,4 @@
-"""The ledger's face."""
+"""The :class:`Ledger` class, which joins all commands and queries of the ledger."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from airflow_provider_ckpt.ledger.queries.queries import Views
 
 
 class Ledger(RunCommands, SinkCommands, PeopleCommands, ProposalCommands, LetterCommands, Views):
-    """One ledger database; see :meth:`open`.
+    """One ledger database; open it with :meth:`open`.
 
-    Every command that takes a lease locks its row and checks the epoch under that lock: it raises
-    :class:`StaleEpochError` once a newer epoch was granted, and stores nothing. Any trouble with the database is a
-    :class:`LedgerUnavailableError`.
+    Every command that takes a lease locks the lease row and checks the epoch under that lock. It raises
+    :class:`StaleEpochError` and stores nothing if a newer epoch has been granted. A database that fails is reported as
+    :class:`LedgerUnavailableError`, a value that it cannot store as :class:`LedgerStateError`.
     """

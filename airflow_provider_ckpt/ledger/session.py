@@ -1,4 +1,4 @@
-"""A ledger that was opened: every command is one transaction, every read one snapshot."""
+"""Connection to an open ledger: every command is one transaction, every query one snapshot."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from airflow_provider_ckpt.ledger.unit_of_work import Touch, Work
 
 
 class Session:
-    """One ledger database; see :meth:`open`.
+    """One ledger database; open it with :meth:`open`.
 
-    :ivar seconds: how long its transactions have taken so far
+    :ivar id: the ledger's UUID
+    :ivar seconds: total duration of its transactions so far
     """
 
     def __init__(self, engine: sa.Engine, place: str, ledger_id: str) -> None:
@@ -30,11 +31,11 @@ class Session:
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """Open a ledger that exists.
+        """Open an existing ledger.
 
         :param url: ``postgresql://…`` or ``sqlite:///path``
-        :raises LedgerUnavailableError: if there is none, it is at another revision, or it cannot be reached
-        :raises ConfigError: if the address is not one of a ledger
+        :raises LedgerUnavailableError: if the ledger does not exist, is at another revision, or cannot be reached
+        :raises ConfigError: if the URL is not a ledger's
         """
         parsed = engines.parse(url)
         place = engines.describe(parsed)
@@ -50,7 +51,7 @@ class Session:
         return cls(engine, place, ledger_id)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:

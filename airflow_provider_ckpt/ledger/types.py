@@ -1,4 +1,4 @@
-"""The values that the ledger hands out: a lease, a partition as stored, range receipts, what a settlement decided."""
+"""Value types that the ledger returns: leases, stored partitions, totals, reconciliations, settlements, proposals."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from airflow_provider_ckpt.core.receipts import Known, RangeReceipt
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to run a pipeline under an epoch.
+    """Right to run a pipeline under an epoch.
 
-    :param ttl: not renewed for this long, it may be taken over
-    :param expires_at: by the database's clock, when it was last renewed through this object's making
-    :param taken_over: whether it was taken from somebody else
+    :param owner: name of the task or process that holds it, see ``replication/owner.py``
+    :param ttl: time without renewal after which another owner may take the lease over
+    :param expires_at: end of validity by the database's clock, as of when this object was created
+    :param taken_over: whether it was taken from another owner
     """
 
     pipeline: str
@@ -35,12 +36,13 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What the receipts of one generation of a partition sum up to.
+    """Sums over the receipts of one generation of a partition.
 
-    :param batches: how many batches the checkpoint has passed
-    :param rejected: of these, dead-lettered whole
-    :param skipped: of these, let go
-    :param sent: of these, sent at most once and never confirmed
+    :param counts: records, by what became of them
+    :param batches: number of batches that the checkpoint has passed
+    :param rejected: number of these that were dead-lettered as a whole
+    :param skipped: number of these that were skipped
+    :param sent: number of these that were sent at most once and never confirmed
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -50,7 +52,7 @@ class Totals:
     sent: int = 0
 
     def plus(self, parts: Iterable[Totals | RangeReceipt]) -> Totals:
-        """These totals and more."""
+        """Return the sum of these totals and others."""
         items = [self, *parts]
         return Totals(
             sum((item.counts for item in items), Counts()),
@@ -61,7 +63,7 @@ class Totals:
         )
 
     def to_json(self) -> dict[str, int]:
-        """A JSON-ready dict; also the columns that hold it. :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict, whose keys are also column names; :meth:`from_json` is the inverse."""
         return {
             **self.counts.to_json(),
             "batches": self.batches,
@@ -72,21 +74,23 @@ class Totals:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Totals:
-        """The totals that :meth:`to_json` wrote."""
+        """Return the totals that :meth:`to_json` wrote."""
         counts = Counts(data["read"], data["delivered"], data["filtered"], data["dead_lettered"])
         return cls(counts, data["batches"], data["rejected"], data["skipped"], data["sent"])
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
-    """A partition as stored.
+    """Partition as stored.
 
-    :param identity: names the very thing that it was started on
-    :param state: what the source wants to be told at the next planning
-    :param bound: the newest closed bound that planning noted, where the source has one
-    :param unconfirmed: where the first batch starts that was sent at most once and not heard of since, if there is one
-    :param low: the low watermark: recovery looks at what lies above it
-    :param totals: what the checkpoint has passed in this generation
+    :param partition: the partition, with the batches beyond its checkpoint
+    :param identity: identity of the table, topic partition or file list on which it was started
+    :param state: values that the source wants to see at its next planning
+    :param bound: newest closed bound that planning recorded; None if the source has no bound
+    :param unconfirmed: start of the first batch that was sent at most once and not confirmed since; None if there is
+        none
+    :param low: low watermark; recovery checks the positions above it
+    :param totals: sums of this generation's batches below the checkpoint
     """
 
     partition: Partition
@@ -99,7 +103,7 @@ class PartitionRecord:
 
     @property
     def known(self) -> Known:
-        """Up to where no receipt of the sink's is news."""
+        """Position up to which the ledger already knows all of the sink's receipts."""
         committed = self.partition.committed
         position = committed if self.unconfirmed is None else min(committed, self.unconfirmed)
         return Known(self.partition.generation, position)
@@ -107,13 +111,13 @@ class PartitionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What a run found out about the work of runs before it.
+    """Result of reconciling the ledger with the sink's receipts.
 
     :param acked: receipts of batches that the ledger did not know to be resolved
     :param imported: receipts that the ledger did not know, or knew with another range
-    :param fenced: batches whose attempt an older epoch left open, and that have no receipt
-    :param caught_up: partitions of which the ledger had forgotten a rewind: in which generation they are now, and where
-        that was taken to begin
+    :param fenced: batches without a receipt whose attempt an older epoch left open
+    :param caught_up: partitions whose rewind the ledger had forgotten, with their current generation and the position
+        that was taken as its start
     """
 
     acked: list[Receipt] = field(default_factory=list)
@@ -123,19 +127,19 @@ class Reconciliation:
 
     @property
     def counts(self) -> Counts:
-        """Records of all receipts that were news, by their fate."""
+        """Record counts of all receipts that the ledger did not know before."""
         return sum((receipt.counts for receipt in [*self.acked, *self.imported]), Counts())
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What became of the outcomes of a wave.
+    """Result of settling a wave's outcomes.
 
-    :param acked: receipts that resolved a batch now
-    :param decisions: what the policy decided of each batch that failed
-    :param halted: the error that ends the run until a person has acted
-    :param failed: the error of the sink or source as a whole that ends the run
-    :param checkpoint: committed position of every partition, afterwards
+    :param acked: receipts that resolved a batch
+    :param decisions: decision of the policy on each failed batch
+    :param halted: error that stops the pipeline until a user intervenes
+    :param failed: error of the sink or source as a whole that ends the run
+    :param checkpoint: committed position of every partition after the settlement
     """
 
     acked: list[Receipt] = field(default_factory=list)
@@ -147,13 +151,13 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What is measured of a pipeline beyond its partitions.
+    """Measured values of a pipeline that do not belong to one partition.
 
-    :param newest_event: the newest event's id
-    :param parked: how many dead letters wait for a person
-    :param oldest_parked: when the oldest of them was dead-lettered
-    :param stands_since: since when the checkpoint stands that has waited longest for something beyond it
-    :param expired: ranges that expired without a receipt, JSON-ready: ``partition`` and ``range``
+    :param newest_event: id of the newest event
+    :param parked: number of dead letters that wait for a user
+    :param oldest_parked: time at which the oldest of them was dead-lettered
+    :param stands_since: time at which the longest-stalled checkpoint last moved while work was planned beyond it
+    :param expired: ranges that expired without a receipt, as JSON-ready dicts with ``partition`` and ``range``
     """
 
     newest_event: int
@@ -165,11 +169,13 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A person's act that waits for the holder of the lease.
+    """Action that is stored until the holder of the lease applies it.
 
     :param id: its number
-    :param who: the person
-    :param why: the reason, in the person's words
+    :param act: the action
+    :param who: the actor
+    :param why: the actor's reason
+    :param stored_at: time at which it was stored
     """
 
     id: int
@@ -181,13 +187,14 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class ActResult:
-    """What became of a person's act.
+    """Result of an action.
 
+    :param act: the action
     :param applied: whether it was carried out now
-    :param intent: its number where it was stored for the holder of the lease
-    :param refusal: why it was refused
-    :param before: phase, batches and checkpoints that it is about, before
-    :param after: the same, after
+    :param intent: number of the stored action if it waits for the holder of the lease
+    :param refusal: reason for which it was refused
+    :param before: phase, batches and checkpoints that the action concerns, before it
+    :param after: the same, after it
     """
 
     act: Act
@@ -200,15 +207,16 @@ class ActResult:
 
 @dataclass(frozen=True, slots=True)
 class ProposalRecord:
-    """A proposal as stored.
+    """Proposal as stored.
 
-    :param digest: of the proposal, as it was stored and shown
-    :param subject: the question's headline
-    :param body: the question's text
-    :param state: how far it has come
-    :param expires_at: from then on it can be neither approved nor carried out
-    :param answered_by: who approved or rejected it
-    :param result: ``{"applied", "intent"}`` of one that was carried out, ``{"refusal"}`` of one that no longer fitted
+    :param proposal: the proposal
+    :param digest: digest of the proposal as it was stored and shown
+    :param subject: headline of the question
+    :param body: text of the question
+    :param state: current state
+    :param expires_at: time from which it can be neither approved nor carried out
+    :param answered_by: actor who approved or rejected it
+    :param result: ``{"applied", "intent"}`` if it was carried out, ``{"refusal"}`` if it no longer applied
     """
 
     proposal: Proposal

@@ -1,4 +1,4 @@
-"""One command's unit of work: lock the lease, check the epoch, load the pure state, write the difference."""
+"""Unit of work of one command: lock the lease, check the epoch, load the partitions, write the difference."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from airflow_provider_ckpt.ledger.store import lease as leases
 from airflow_provider_ckpt.ledger.types import Lease
 
 Touch = Iterable[str] | Mapping[str, Iterable[int]] | None
+"""Partitions that a command may change, or for each the numbers of the batches to load; None for all."""
 
 
 class Work:
-    """What a command sees and changes.
+    """Partitions of a pipeline, loaded for one command under its lease.
 
-    :param connection: inside the command's transaction
-    :param lease: checked here, under the row's lock, which lasts to the end of the transaction
-    :param now: UTC; stamps events and attempts
-    :param touch: partitions whose batches the command may change; None is all of them. Where it maps them to numbers,
-        only the batches that those name are loaded, and what decides how far the checkpoint moves
-    :raises StaleEpochError: if the lease is no longer ours
+    :param connection: connection inside the command's transaction
+    :param lease: lease to check; its row stays locked until the transaction ends
+    :param now: UTC time that is stamped on events and attempts
+    :param touch: partitions whose batches the command may change; None for all. If it maps partitions to batch numbers,
+        only these batches are loaded, and those that decide how far the checkpoint moves
+    :raises StaleEpochError: if the lease has another epoch or owner now
     """
 
     def __init__(self, connection: Connection, lease: Lease, now: datetime, touch: Touch = None) -> None:
@@ -52,17 +53,17 @@ class Work:
 
     @property
     def changing(self) -> list[partitions.Stored]:
-        """The partitions that the command may change."""
+        """Partitions that the command may change."""
         return [item for name, item in self.stored.items() if self.touched is None or name in self.touched]
 
     @property
     def checkpoint(self) -> dict[str, int]:
-        """The committed position of every partition."""
+        """Committed position of every partition."""
         return {name: item.partition.committed for name, item in self.stored.items()}
 
     @property
     def replays(self) -> dict[str, Replay]:
-        """What each side partition of dead letters sends once more."""
+        """Dead letters that each side partition of dead letters replays, by partition id."""
         return {
             name: Replay.from_json(item.state)
             for name, item in self.stored.items()
@@ -70,7 +71,7 @@ class Work:
         }
 
     def item(self, partition: str) -> partitions.Stored:
-        """A partition with its batches.
+        """Return a stored partition with its batches.
 
         :raises LedgerStateError: if the ledger does not know it
         """
@@ -84,7 +85,7 @@ class Work:
         return found
 
     def partition(self, key: BatchKey) -> Partition:
-        """The pure state that a batch belongs to.
+        """Return the partition of a batch.
 
         :raises LedgerStateError: if the batch is of another generation, or its partition is unknown
         """
@@ -98,7 +99,7 @@ class Work:
         return partition
 
     def open_batch(self, key: BatchKey) -> Batch | None:
-        """The batch, if it is in flight under this lease's epoch."""
+        """Return the batch if it is in flight under this lease's epoch, else None."""
         item = self.stored.get(key.partition)
         if item is None or item.partition.generation != key.generation:
             return None
@@ -108,7 +109,7 @@ class Work:
         return batch
 
     def ended(self, key: BatchKey, outcome: AttemptOutcome, error: ErrorType | None = None) -> None:
-        """Note how the open attempt of a batch ended."""
+        """Record the outcome of a batch's open attempt."""
         self.item(key.partition).ended[key.seq] = (outcome, error)
 
     def advance(self) -> None:
@@ -117,7 +118,7 @@ class Work:
             self.events += item.partition.advance()
 
     def store(self) -> None:
-        """Store what changed, without a word in the audit trail."""
+        """Write the changes without an event in the audit log."""
         pipeline = self.lease.pipeline
         partitions.write(self.connection, pipeline, self.changing, self.now)
         after = (self.machine.phase, self.machine.generation)
@@ -130,7 +131,11 @@ class Work:
             self._before = after
 
     def write(self, kind: str, detail: Mapping[str, Any]) -> None:
-        """Store what changed, the noteworthy events, and one that sums the command up."""
+        """Write the changes, the events that deserve a row, and one event that summarises the command.
+
+        :param kind: kind of the summary event
+        :param detail: its detail, JSON-ready
+        """
         self.store()
         rows = events.noteworthy(self.lease, self.now, self.events)
         rows.append(events.row(self.lease, self.now, kind, detail))

@@ -1,1 +1,1 @@
-"""The ledger's tables: how the core's state is loaded, stored and migrated."""
+"""The ledger's tables: load, store and migrate the state that ``core`` works on."""

@@ -1,4 +1,7 @@
-"""Batches as rows, and back. Loading a batch is the hot path of a settlement, so it goes by position."""
+"""Convert batches to rows and back, and load and store them.
+
+Loading batches dominates the time of a settlement, so rows are read by position.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +40,19 @@ BATCH_COLUMNS = (
     _B.error,
     _B.receipt,
 )
-"""In the order that :func:`batch_from` takes them."""
+"""Columns in the order in which :func:`batch_from` takes them."""
 
 _KINDS = 8
 
 Change = tuple[Batch | None, Batch]
-"""A batch as its row has it, if there is one, and as it is now."""
+"""Batch as its row has it, or None if it has no row, and batch as it is now."""
 
 _STATES = {state.value: state for state in BatchState}
 _INSTRUCTIONS = {instruction.value: instruction for instruction in Instruction}
 
 
 def batch_from(row: Any) -> Batch:
-    """The batch that a row of :data:`BATCH_COLUMNS` holds."""
+    """Return the batch that a row of :data:`BATCH_COLUMNS` holds."""
     generation, partition, seq, start, end, state, records, instruction, *numbers, cancelled, error, receipt = row
     attempts, failures, finished, tries, deaths, alone, not_before, epoch = numbers
     return Batch(
@@ -73,7 +76,7 @@ def batch_from(row: Any) -> Batch:
 
 
 def batch_row(pipeline: str, batch: Batch) -> dict[str, Any]:
-    """The row of a batch; :func:`batch_from` is its inverse."""
+    """Return the row of a batch; :func:`batch_from` is the inverse."""
     return {
         "pipeline": pipeline,
         "generation": batch.key.generation,
@@ -99,7 +102,10 @@ def batch_row(pipeline: str, batch: Batch) -> dict[str, Any]:
 
 
 def every(connection: Connection, pipeline: str, partitions: Iterable[str] | None) -> Iterable[Any]:
-    """The rows of all batches, in order, or of those of some partitions."""
+    """Return the rows of all batches in order, or of those of some partitions.
+
+    :param partitions: ids of the partitions; None for all
+    """
     query = sa.select(*BATCH_COLUMNS).where(_B.pipeline == pipeline)
     if partitions is not None:
         query = query.where(_B.partition.in_(sorted(set(partitions))))
@@ -107,7 +113,13 @@ def every(connection: Connection, pipeline: str, partitions: Iterable[str] | Non
 
 
 def some(connection: Connection, pipeline: str, partitions: Iterable[str], keys: Iterable[BatchKey]) -> Iterable[Any]:
-    """The rows of some batches, and of all in some partitions that are resolved or cancelled; some twice."""
+    """Return the rows of some batches, and of all resolved or cancelled batches of some partitions.
+
+    A row may occur twice.
+
+    :param partitions: ids of the partitions
+    :param keys: the batches
+    """
     ahead = sa.or_(_B.state.in_([state.value for state in RESOLVED]), _B.cancelled)
     query = sa.select(*BATCH_COLUMNS).where(_B.pipeline == pipeline, _B.partition.in_(sorted(partitions)), ahead)
     found = connection.execute(query).all()
@@ -130,7 +142,10 @@ def _named(dialect: str) -> sa.Select[Any]:
 
 
 def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> None:
-    """Insert new batches, and update the others: those that changed alike, as most do, by one statement."""
+    """Insert new batches and update the others; batches with equal changes, which most have, share one statement.
+
+    :param changed: batches before and after
+    """
     fresh: list[dict[str, Any]] = []
     single: list[dict[str, Any]] = []
     alike: dict[tuple[tuple[str, Any], ...], list[BatchKey]] = {}
@@ -141,7 +156,7 @@ def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> N
             continue
         before = batch_row(pipeline, was)
         changes = tuple((name, value) for name, value in row.items() if value != before[name])
-        if not changes:  # an act that was done before: another value, and the same
+        if not changes:  # a repeated action gives an equal batch
             continue
         if was.error is batch.error and was.receipt is batch.receipt and (changes in alike or len(alike) < _KINDS):
             alike.setdefault(changes, []).append(batch.key)
@@ -154,7 +169,7 @@ def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> N
 
 
 def runs(pipeline: str, keys: Iterable[BatchKey]) -> list[dict[str, Any]]:
-    """Batches as runs of numbers, as :mod:`bulk` takes them."""
+    """Return batches as rows of runs of numbers, as :mod:`~airflow_provider_ckpt.ledger.store.bulk_sql` takes them."""
     places: dict[tuple[int, str], list[int]] = {}
     for key in keys:
         places.setdefault((key.generation, key.partition), []).append(key.seq)

@@ -1,6 +1,6 @@
-"""Many rows in one statement: PostgreSQL gets them by COPY or as one JSON parameter, SQLite by its own bulk call.
+"""Write many rows in one statement: PostgreSQL gets them by COPY or as one JSON parameter, SQLite by ``executemany``.
 
-A statement's text does not depend on the number of rows; it is built once a process.
+A statement's text does not depend on the number of rows; it is built once per process.
 """
 
 from __future__ import annotations
@@ -22,19 +22,24 @@ Names = tuple[str, ...]
 Upsert = postgresql.Insert | sqlite.Insert
 
 FIRST, LAST = "first", "last"
-"""Keys of a row that names a run of numbers, both inside; see :func:`runs` and :func:`delete_runs`."""
+"""Keys of a row that names a run of numbers, both inclusive; see :func:`runs` and :func:`delete_runs`."""
 
 SQLITE = "sqlite"
 
 
 def insert(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Insert rows; all of them have the same columns."""
+    """Insert rows; all of them must have the same columns."""
     if rows:
         insert_values(connection, table, tuple(rows[0]), [tuple(row.values()) for row in rows])
 
 
 def insert_values(connection: Connection, table: sa.Table, names: Names, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows that are tuples of the named columns' values."""
+    """Insert rows given as tuples of values.
+
+    :param table: the table
+    :param names: names of the columns
+    :param rows: values of each row, in the order of the names
+    """
     if len(rows) > 1 and connection.dialect.name != SQLITE:
         copy.copy(connection, table, names, rows)
     elif rows:
@@ -43,15 +48,16 @@ def insert_values(connection: Connection, table: sa.Table, names: Names, rows: S
 
 
 def insert_missing(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Insert rows, and leave those whose primary key is taken as they are."""
+    """Insert rows; rows whose primary key exists are not changed."""
     if rows:
         _execute(connection, _insert_missing(connection.dialect.name, table, tuple(rows[0])), rows)
 
 
 def upsert(connection: Connection, table: sa.Table, rows: Rows, *, added: Names = (), grown: Names = ()) -> None:
-    """Insert rows, and where the primary key is taken, overwrite.
+    """Insert rows; rows whose primary key exists are overwritten.
 
-    :param added: columns that are added up instead
+    :param rows: rows, all with the same columns
+    :param added: columns to which the new value is added instead
     :param grown: columns that keep the greater value instead
     """
     if rows:
@@ -59,19 +65,21 @@ def upsert(connection: Connection, table: sa.Table, rows: Rows, *, added: Names 
 
 
 def update(connection: Connection, table: sa.Table, rows: Rows, *, unset: str | None = None) -> None:
-    """Change the rows of a table that agree with the given ones in the primary key, as far as those name it.
+    """Update the rows that agree with the given ones in those primary key columns that these contain.
 
-    :param unset: only rows that have nothing in this column
+    :param rows: rows, all with the same columns; all columns outside the primary key are set
+    :param unset: only update rows in which this column is NULL
     """
     if rows:
         _execute(connection, _update(connection.dialect.name, table, tuple(rows[0]), unset), rows)
 
 
 def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows, values: dict[str, Any]) -> None:
-    """Set the same values in all rows that have a number in a given run, and agree with it in its other columns.
+    """Set the same values in all rows whose number lies in one of the given runs and whose other columns agree with it.
 
-    :param number: the number's column
-    :param rows: each with :data:`FIRST`, :data:`LAST`, and columns of the table
+    :param number: name of the column that holds the number
+    :param rows: runs, each with :data:`FIRST`, :data:`LAST` and columns of the table
+    :param values: new values by column
     """
     if rows:
         names = tuple(name for name in rows[0] if name not in (FIRST, LAST))
@@ -80,16 +88,16 @@ def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows
 
 
 def delete(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Delete the rows of a table that agree with the given ones in all of their columns."""
+    """Delete the rows that agree with the given ones in all columns of these."""
     if rows:
         _execute(connection, _delete(connection.dialect.name, table, tuple(rows[0]), None), rows)
 
 
 def delete_runs(connection: Connection, table: sa.Table, number: str, rows: Rows) -> None:
-    """Delete the rows that have a number in a given run, and agree with it in its other columns.
+    """Delete the rows whose number lies in one of the given runs and whose other columns agree with it.
 
-    :param number: the number's column
-    :param rows: each with :data:`FIRST`, :data:`LAST`, and columns of the table
+    :param number: name of the column that holds the number
+    :param rows: runs, each with :data:`FIRST`, :data:`LAST` and columns of the table
     """
     if rows:
         names = tuple(name for name in rows[0] if name not in (FIRST, LAST))
@@ -97,7 +105,7 @@ def delete_runs(connection: Connection, table: sa.Table, number: str, rows: Rows
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Distinct numbers as the fewest runs: first and last, both inside."""
+    """Return distinct numbers as the fewest runs: first and last of each, both inclusive."""
     ordered = sorted(numbers)
     breaks = [at for at, (one, other) in enumerate(pairwise(ordered), start=1) if other != one + 1]
     starts, ends = [0, *breaks], [*breaks, len(ordered)]
@@ -105,9 +113,11 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def given(dialect: str, table: sa.Table, names: Iterable[str], *, numbers: Names = ()) -> sa.FromClause:
-    """The rows in the JSON parameter ``given`` as a relation.
+    """Return the rows in the JSON parameter ``given`` as a relation.
 
-    :param names: its columns, of the types that they have in the table
+    :param dialect: name of the SQL dialect
+    :param table: table whose column types apply
+    :param names: its columns, which have the types of the table's columns
     :param numbers: further columns, of 64-bit integers
     """
     kinds = {**{name: table.c[name].type for name in names}, **dict.fromkeys(numbers, sa.BigInteger())}
@@ -122,11 +132,16 @@ def given(dialect: str, table: sa.Table, names: Iterable[str], *, numbers: Names
 
 
 def for_each(dialect: str, outer: sa.FromClause, table: sa.Table, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """The rows of a table that belong to each row of another relation, looked up by index.
+    """Select the rows of a table that belong to each row of another relation, looked up by index.
 
-    PostgreSQL would rather read a big table as a whole once it guesses that enough rows match; the offset, which skips
-    nothing, keeps the look-up a query of its own. SQLite would begin with the table if a condition on it named a
-    parameter: let all of them name the other relation.
+    PostgreSQL would read a big table as a whole if it estimates that enough rows match; ``OFFSET 0`` keeps the look-up
+    a query of its own. SQLite would begin with the table if a condition on it named a parameter, so all conditions must
+    name the other relation.
+
+    :param dialect: name of the SQL dialect
+    :param outer: the other relation
+    :param table: the table
+    :param where: conditions, each naming the other relation
     """
     if dialect == SQLITE:
         return sa.select(table).select_from(outer.join(table, sa.and_(*where)))
@@ -135,7 +150,7 @@ def for_each(dialect: str, outer: sa.FromClause, table: sa.Table, *where: sa.Col
 
 
 def as_json(rows: Rows) -> str:
-    """Rows as the parameter ``given``."""
+    """Return rows as the value of the parameter ``given``."""
     return json.dumps(rows, default=str)
 
 
@@ -192,7 +207,7 @@ def _delete(dialect: str, table: sa.Table, names: Names, number: str | None) -> 
 
 
 def _new(dialect: str, table: sa.Table, names: Names, numbers: Names = ()) -> dict[str, sa.ColumnElement[Any]]:
-    """The columns of the given rows: those of the JSON parameter, or SQLite's parameters of each row."""
+    """Return the columns of the given rows: of the JSON parameter, or SQLite's parameters of each row."""
     if dialect == SQLITE:
         kinds = {**{name: table.c[name].type for name in names}, **dict.fromkeys(numbers, sa.BigInteger())}
         return {name: sa.bindparam(f"given_{name}", type_=kind) for name, kind in kinds.items()}

@@ -1,4 +1,4 @@
-"""PostgreSQL's COPY from rows in memory: several times faster than any INSERT of as many rows."""
+"""Insert rows from memory by PostgreSQL's COPY, which is several times faster than INSERT."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TEXT: Mapping[type, Callable[[Any], str]] = {
 
 
 def _texts(column: tuple[Any, ...]) -> Iterable[str]:
-    """The values of one column as COPY reads them; most are numbers, or all the same, and need no look at each."""
+    """Return the values of one column as COPY text; columns of one value or of integers need no look-up per value."""
     first = column[0]
     if column.count(first) == len(column) and set(map(type, column)) == {type(first)}:
         return [_TEXT[type(first)](first)] * len(column)
@@ -45,10 +45,12 @@ def _texts(column: tuple[Any, ...]) -> Iterable[str]:
 
 
 def copy(connection: Connection, table: sa.Table, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Insert rows, none of which may be there already.
+    """Insert rows, none of which may exist already.
 
-    :param names: of the columns that the rows have
-    :raises DBAPIError: as any statement does
+    :param table: the table
+    :param names: names of the columns that the rows have
+    :param rows: values of each row, in the order of the names
+    :raises DBAPIError: if the database refuses
     :raises UnicodeEncodeError: if the database's encoding lacks a character
     """
     quote = connection.dialect.identifier_preparer.quote

@@ -1,7 +1,7 @@
-"""Opens the ledger's database, PostgreSQL or an existing SQLite file; a driver's error becomes one clear line.
+"""Open the ledger's database, PostgreSQL or an existing SQLite file, and turn driver errors into one-line errors.
 
 SQLite runs in WAL mode with ``synchronous=FULL``. A command begins with ``BEGIN IMMEDIATE``, so that processes queue
-for the write lock instead of failing halfway; a read takes a snapshot and blocks nobody.
+for the write lock instead of failing halfway. A query takes a snapshot and blocks no one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError, LedgerUnavailableError
 
 MIGRATE = "Run `airflow ckpt db migrate`."
-"""The hint for a ledger that is missing or at another revision."""
+"""Hint for a ledger that is missing or at another revision."""
 
 _BUSY_SECONDS = 30.0
 _POSTGRES = ("postgres", "postgresql", "postgresql+psycopg2")
@@ -32,17 +32,18 @@ _POSTGRES_SESSION = """
     SET timezone = 'UTC';
     SET jit = off
 """
-"""A process that is frozen inside a command must not keep the lease row locked: the server ends its transaction.
+"""Settings of every PostgreSQL session.
 
-Statements here touch few rows, whatever the planner fears; compiling them would take longer than running them.
+The timeouts release the lease row if a process is suspended inside a command: the server ends its transaction. JIT is
+off because statements touch few rows whatever the planner estimates, and compiling would take longer than running.
 """
 
 
 def parse(url: str) -> URL:
-    """A ledger's address as SQLAlchemy takes it.
+    """Parse a ledger's URL for SQLAlchemy.
 
     :param url: ``postgresql://…`` (psycopg2) or ``sqlite:///path``
-    :raises ConfigError: if it is neither, or cannot be read; never shows a password
+    :raises ConfigError: if it is neither, or cannot be read; the message never shows a password
     """
     try:
         parsed = sa.make_url(url)
@@ -58,12 +59,12 @@ def parse(url: str) -> URL:
             f"the ledger cannot live in {parsed.drivername!r}.", hint="Use postgresql:// or sqlite:///path."
         )
     if not parsed.database or parsed.database == ":memory:":
-        raise ConfigError("a ledger in memory would forget everything.", hint="Give sqlite:/// a file.")
+        raise ConfigError("a ledger in memory is lost when the process ends.", hint="Give sqlite:/// a file.")
     return parsed
 
 
 def describe(url: URL) -> str:
-    """Where the ledger is, for a message: no password, no options."""
+    """Return the ledger's location for messages, without password and options."""
     if url.get_backend_name() == "sqlite":
         return f"SQLite file {url.database}"
     user = f"{url.username}@" if url.username else ""
@@ -72,7 +73,7 @@ def describe(url: URL) -> str:
 
 
 def create(url: URL) -> Engine:
-    """An engine on the ledger; connects nowhere yet, and never makes a missing SQLite file."""
+    """Create an engine on the ledger; it does not connect yet, and never creates a missing SQLite file."""
     if url.get_backend_name() == "sqlite":
         return _sqlite(Path(str(url.database)).absolute())
     engine = sa.create_engine(
@@ -117,11 +118,11 @@ def _sqlite(path: Path) -> Engine:
 
 @contextmanager
 def clear_errors(place: str) -> Iterator[None]:
-    """Turn any error of the driver into one clear line.
+    """Turn driver errors into one-line errors.
 
-    :raises LedgerUnavailableError: if the database did not do what it was asked
-    :raises LedgerStateError: if it cannot hold a value
-    :param place: where the ledger is, see :func:`describe`
+    :param place: location of the ledger, see :func:`describe`
+    :raises LedgerUnavailableError: if the database did not execute a statement
+    :raises LedgerStateError: if the database cannot store a value
     """
     try:
         yield
@@ -145,8 +146,8 @@ def clear_errors(place: str) -> Iterator[None]:
 
 def _hint(line: str) -> str:
     text = line.lower()
-    if "full" in text or "no space" in text or "disk i/o" in text:  # SQLite says the last where not even its index fits
-        return "Make room; nothing of this command was stored, and the next run goes on from the checkpoint."
+    if "full" in text or "no space" in text or "disk i/o" in text:  # SQLite reports the last if not even its index fits
+        return "Make room; nothing of this command was stored, and the next run continues from the checkpoint."
     if "locked" in text or "lock timeout" in text:
         return "Another process holds the ledger; see who with `airflow ckpt status`, then run again."
     if "permission denied" in text:
@@ -154,15 +155,17 @@ def _hint(line: str) -> str:
             "Its user lacks a right: see `airflow ckpt db roles ledger`. Only the owner migrates and collects history."
         )
     if "not a database" in text or "malformed" in text:
-        return "Restore the file from a backup, or point the ledger somewhere else."
+        return "Restore the file from a backup, or configure another ledger."
     return "Check that it is up and that the address and credentials are right, then run again."
 
 
 @contextmanager
 def writing(engine: Engine, place: str, patience: timedelta | None = None) -> Iterator[Connection]:
-    """One command's transaction: all of it is stored, or nothing.
+    """Open one command's transaction: either all of it is stored or nothing.
 
-    :param patience: how long a statement of it may take, or wait for another command, if not as long as any
+    :param engine: engine on the ledger
+    :param place: location of the ledger, see :func:`describe`
+    :param patience: limit on the duration of a statement and on waiting for another command; None for the default
     """
     with clear_errors(place), engine.connect() as connection, _within(connection, patience), connection.begin():
         if patience is not None and engine.dialect.name == "postgresql":
@@ -174,7 +177,7 @@ def writing(engine: Engine, place: str, patience: timedelta | None = None) -> It
 
 @contextmanager
 def _within(connection: Connection, patience: timedelta | None) -> Iterator[None]:
-    """SQLite's own patience, which is the connection's: it waits for the write lock alone."""
+    """Limit the time that SQLite waits for its write lock; the setting belongs to the connection."""
     if patience is None or connection.dialect.name != "sqlite":
         yield
         return
@@ -188,7 +191,7 @@ def _within(connection: Connection, patience: timedelta | None) -> Iterator[None
 
 @contextmanager
 def reading(engine: Engine, place: str) -> Iterator[Connection]:
-    """A consistent snapshot that blocks no command."""
+    """Open a consistent snapshot that blocks no command."""
     with clear_errors(place), engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             yield connection.execution_options(ckpt_begin="BEGIN")

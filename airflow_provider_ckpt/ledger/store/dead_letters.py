@@ -1,7 +1,7 @@
-"""The index of dead letters: a line for each run of a batch's letters that shares error type and state.
+"""Load and store the index of dead letters: one entry per run of a batch's dead letters with one error type and state.
 
-``core/dead_letters.py`` decides; this loads and stores. It is kept in the transaction that learns of a receipt, so it knows
-of every dead letter that counts; what has become of the records it knows from the receipts of replays.
+``core/dead_letters.py`` decides; this module loads and stores. The index is written in the transaction that stores a
+receipt, so it holds every dead letter that counts. The receipts of replays then change the state of its entries.
 """
 
 from __future__ import annotations
@@ -33,11 +33,17 @@ _D = tables.dead_letter.c
 _AT_ONCE = 500
 
 Fresh = Sequence[tuple[Receipt, Mapping[str, int]]]
-"""Receipts that are news, with their report's counts by error type; what the report does not name is ``unknown``."""
+"""Receipts that the ledger did not know, each with its dead letters counted by error type.
+
+Types come from a lane's report; dead letters beyond those that it names get the type ``unknown``.
+"""
 
 
 def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | None = None) -> list[Entry]:
-    """The index, or what it says of some batches, in order."""
+    """Return the entries of the index in order, all of them or those of some batches.
+
+    :param batches: the batches; None for all
+    """
     query = sa.select(tables.dead_letter).where(_D.pipeline == pipeline)
     order = (_D.generation, _D.partition, _D.seq, _D.error_type, _D.ordinal)
     if batches is None:
@@ -55,7 +61,7 @@ def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | No
 
 
 def rereads(connection: Connection, pipeline: str) -> list[Reread]:
-    """The stretches that rewinds and replayed ranges had read once more."""
+    """Return the ranges that rewinds and replays of ranges have read again."""
     g, p = tables.generation.c, tables.partition.c
     limit = sa.select(p.side_end).where(p.pipeline == pipeline, p.partition == g.partition).scalar_subquery()
     rows = connection.execute(
@@ -71,7 +77,10 @@ def rereads(connection: Connection, pipeline: str) -> list[Reread]:
 
 
 def forgotten(connection: Connection, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
-    """Which side partitions were never known here."""
+    """Return the side partitions that this ledger has never known, in order.
+
+    :param partitions: generation of each side partition, by id
+    """
     c = tables.generation.c
     query = sa.select(c.generation, c.partition).where(c.pipeline == pipeline, c.generation.in_(partitions.values()))
     known = {(row.generation, row.partition) for row in connection.execute(query)}
@@ -85,10 +94,11 @@ def index(
     replays: Mapping[str, Replay],
     recalled: Forgotten = Forgotten(),  # noqa: B008  # immutable
 ) -> None:
-    """Enter the dead letters of receipts, and what those of replays say of the letters that they sent once more.
+    """Add the dead letters of receipts to the index, and update those that a replay has sent.
 
-    :param replays: by side partition
-    :param recalled: those of them that had been forgotten
+    :param fresh: receipts that the ledger did not know
+    :param replays: dead letters that each side partition replays, by its id
+    :param recalled: those of the replays that the ledger had forgotten
     """
     plain = [item for item in fresh if not item[0].key.letters]
     bulk_sql.insert_missing(connection, tables.dead_letter, [row for r, t in plain for row in _new(pipeline, r, t)])
@@ -113,7 +123,11 @@ def _recall(connection: Connection, pipeline: str, name: str, recalled: Forgotte
 def _replayed(
     connection: Connection, pipeline: str, receipt: Receipt, types: Mapping[str, int], replay: Replay
 ) -> None:
-    """A replay's batch has its verdict: its letters are done, unless it was let go, and those of its own are parked."""
+    """Update the index after a batch of a replay got its verdict.
+
+    Its dead letters are replayed, or parked again if the batch was skipped. Dead letters that the replay itself
+    produced are added as parked again.
+    """
     sent = [placed.letters for placed in replay.within(receipt.range)]
     entries = load(connection, pipeline, {letters.key for letters in sent})
     if receipt.verdict is Verdict.VOID:
@@ -133,7 +147,11 @@ def _replayed(
 
 
 def sent(connection: Connection, pipeline: str, begun: Iterable[Batch], replays: Mapping[str, Replay]) -> None:
-    """Letters that are sent at most once are done as soon as their attempt begins, like any record of such a batch."""
+    """Set dead letters of at-most-once replays to replayed when their attempt begins, like records of such batches.
+
+    :param begun: batches whose attempt begins
+    :param replays: dead letters that each side partition replays, by its id
+    """
     for batch in begun:
         if batch.key.partition in replays:
             own = [placed.letters for placed in replays[batch.key.partition].within(batch.range)]
@@ -143,7 +161,7 @@ def sent(connection: Connection, pipeline: str, begun: Iterable[Batch], replays:
 
 
 def put_back(connection: Connection, pipeline: str, letters: Sequence[Letters]) -> None:
-    """Park letters again whose replay was let go."""
+    """Park dead letters again whose replay was skipped."""
     entries = load(connection, pipeline, {item.key for item in letters})
     for state in OPEN:
         chosen = [entry for entry in entries if entry.at_rest is state]
@@ -152,7 +170,7 @@ def put_back(connection: Connection, pipeline: str, letters: Sequence[Letters]) 
 
 
 def replay_lost(connection: Connection, pipeline: str, letters: Sequence[Letters]) -> None:
-    """Park letters again whose replay the sink has lost; what that replay had parked is gone with it."""
+    """Park dead letters again whose replay the sink has lost; the sink lost that replay's own dead letters as well."""
     entries = load(connection, pipeline, {item.key for item in letters})
     for state in OPEN:
         chosen = [entry for entry in entries if entry.at_rest is state]
@@ -161,7 +179,10 @@ def replay_lost(connection: Connection, pipeline: str, letters: Sequence[Letters
 
 
 def still_open(connection: Connection, pipeline: str, letters: Sequence[Letters]) -> list[Letters]:
-    """Which of them may be replayed or discarded, in the order given."""
+    """Return those dead letters that may be replayed or discarded, in the given order.
+
+    :param letters: dead letters to look up
+    """
     stretches = rereads(connection, pipeline)
     entries = [
         entry
@@ -174,14 +195,24 @@ def still_open(connection: Connection, pipeline: str, letters: Sequence[Letters]
 def become(
     connection: Connection, pipeline: str, letters: Sequence[Letters], state: LetterState, replay: str | None = None
 ) -> None:
-    """Give open letters another state."""
+    """Set the state of those dead letters that are parked.
+
+    :param letters: dead letters to change
+    :param state: their new state
+    :param replay: id of the side partition that replays them, if one does
+    """
     entries = load(connection, pipeline, {item.key for item in letters})
     _, changed = move(entries, letters, OPEN, state=state, replay=replay)
     _store(connection, pipeline, changed)
 
 
 def name_types(connection: Connection, pipeline: str, types: Mapping[AttemptKey, Mapping[str, int]]) -> None:
-    """Fill in error types that only the sink knows; letters of which anything was decided keep the types they have."""
+    """Replace the error type ``unknown`` by the types that the sink reports.
+
+    An attempt's dead letters keep their types once any of them was replayed or discarded.
+
+    :param types: dead letters of each attempt, counted by error type
+    """
     entries: dict[AttemptKey, list[Entry]] = {}
     for entry in load(connection, pipeline, {source.key for source in types}):
         entries.setdefault(entry.letters.source, []).append(entry)

@@ -1,7 +1,7 @@
-"""The audit trail: what the core reports of each transition, reduced to the rows worth keeping for good.
+"""Rows of the audit log, made from the events that ``core`` reports for each transition.
 
-What happens to every batch of every run (planned, begun, delivered, not attempted) becomes one summary a command, so
-that the trail grows with runs and not with batches; what a person will ask about keeps a row of its own.
+Routine transitions of batches (planned, begun, delivered, not attempted) are summed up in one row per command, so that
+the log grows with runs and not with batches. All other events get a row of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ _OWN_VERDICTS = {Verdict.REJECTED.value: "rejected", Verdict.VOID.value: "skippe
 
 
 def row(lease: Lease, at: datetime, kind: str, detail: Mapping[str, Any]) -> dict[str, Any]:
-    """An event that speaks of the pipeline."""
+    """Return the row of an event that concerns the whole pipeline.
+
+    :param lease: lease whose pipeline, owner and epoch are stored
+    :param at: time of the event
+    :param kind: kind of the event
+    :param detail: JSON-ready detail
+    """
     return {
         "pipeline": lease.pipeline,
         "at": at,
@@ -34,7 +40,12 @@ def row(lease: Lease, at: datetime, kind: str, detail: Mapping[str, Any]) -> dic
 
 
 def noteworthy(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict[str, Any]]:
-    """The rows of those events that deserve one each."""
+    """Return the rows of those events that are not routine.
+
+    :param lease: lease whose pipeline, owner and epoch are stored
+    :param at: time of the events
+    :param events: events that ``core`` reported
+    """
     rows = []
     for event in events:
         kind = event.kind
@@ -47,7 +58,7 @@ def noteworthy(lease: Lease, at: datetime, events: Iterable[Event]) -> list[dict
 
 
 def tally(events: Iterable[Event]) -> dict[str, int]:
-    """How many events of each kind."""
+    """Return the number of events of each kind."""
     totals: dict[str, int] = {}
     for event in events:
         totals[event.kind] = totals.get(event.kind, 0) + 1
@@ -55,7 +66,7 @@ def tally(events: Iterable[Event]) -> dict[str, int]:
 
 
 def spans(items: Iterable[Batch | Receipt]) -> dict[str, list[list[int]]]:
-    """The ranges of batches or receipts by partition, those that touch merged."""
+    """Return the ranges of batches or receipts by partition; those that touch are merged."""
     by_partition: dict[str, list[list[int]]] = {}
     for item in items:
         by_partition.setdefault(item.key.partition, []).append([item.range.start, item.range.end])
@@ -73,7 +84,7 @@ def _merge(ranges: list[list[int]]) -> list[list[int]]:
 
 
 def total(counts: Iterable[Counts]) -> dict[str, int]:
-    """Counts summed, JSON-ready."""
+    """Return the sum of counts, JSON-ready."""
     items = list(counts)
     return {
         "read": sum(c.read for c in items),

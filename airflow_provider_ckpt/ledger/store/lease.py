@@ -1,6 +1,6 @@
-"""The lease row, locked and stored; ``core/lease.py`` decides.
+"""Lock, check and store the lease row; ``core/lease.py`` decides.
 
-Expiry is judged by the database's clock, so that two machines with different clocks agree.
+Expiry is judged by the database's clock, so that machines with different clocks agree.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _L = tables.lease.c
 
 
 def now(connection: Connection) -> datetime:
-    """The database's clock: PostgreSQL's own, or the host's for SQLite."""
+    """Return the database's clock: PostgreSQL's own, or the host's for SQLite."""
     if connection.dialect.name == "sqlite":
         return datetime.now(UTC)
     moment: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
@@ -33,7 +33,7 @@ def now(connection: Connection) -> datetime:
 
 
 def lock(connection: Connection, pipeline: str) -> LeaseState | None:
-    """Lock the pipeline's lease row to the end of the transaction, and read it."""
+    """Lock the pipeline's lease row until the transaction ends, and return it; None if there is none."""
     row = connection.execute(
         sa.select(_L.owner, _L.epoch, _L.ttl_ms, _L.expires_at).where(_L.pipeline == pipeline).with_for_update()
     ).one_or_none()
@@ -41,8 +41,11 @@ def lock(connection: Connection, pipeline: str) -> LeaseState | None:
 
 
 def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> LeaseState:
-    """Lock the lease and make sure that this epoch still holds it.
+    """Lock the lease and check that this epoch still holds it.
 
+    :param pipeline: name of the pipeline
+    :param epoch: epoch of the lease
+    :param owner: owner of the lease
     :raises StaleEpochError: if a newer epoch was granted, another owner has this one, or it was released
     """
     with _named(pipeline):
@@ -59,9 +62,15 @@ def acquire(
     *,
     force: bool,
 ) -> tuple[Lease, LeaseState, Why]:
-    """Take the lease if it is free, expired, our own, a dead owner's, or by force, under a new epoch.
+    """Take the lease under a new epoch if it is free, expired, already this owner's, or a dead owner's, or by force.
 
-    :returns: the lease, who had it before, and why it could be taken
+    :param pipeline: name of the pipeline, which is created if it is new
+    :param owner: the new owner
+    :param ttl: time without renewal after which another owner may take the lease over
+    :param at_least: the new epoch is greater than this
+    :param is_dead: returns whether an owner is certainly gone
+    :param force: take the lease whoever holds it
+    :returns: the lease, its state before, and the reason for which it was granted
     :raises LeaseBusyError: if another owner holds it
     """
     moment = now(connection)
@@ -82,8 +91,11 @@ def acquire(
 
 
 def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Lease:
-    """Carry the lease on for another ``ttl``, even past its expiry, as long as nobody took it.
+    """Extend the lease by its ``ttl`` from now, even after its expiry, as long as no one has taken it.
 
+    :param pipeline: name of the pipeline
+    :param epoch: epoch of the lease
+    :param owner: owner of the lease
     :raises StaleEpochError: see :func:`check`
     """
     held = lock(connection, pipeline)
@@ -92,7 +104,7 @@ def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Leas
 
 
 def release(connection: Connection, lease: Lease) -> bool:
-    """Give the lease back; says whether it was ours to give."""
+    """Release the lease; return whether this owner and epoch held it."""
     held = lock(connection, lease.pipeline)
     if held is None or (held.epoch, held.owner) != (lease.epoch, lease.owner):
         return False
@@ -116,7 +128,7 @@ def _store(connection: Connection, pipeline: str, state: LeaseState) -> Lease:
 
 @contextmanager
 def _named(pipeline: str) -> Iterator[None]:
-    """The core knows no names; an error that leaves the ledger says which pipeline it is about."""
+    """Add the pipeline's name to errors of ``core``, which does not know it."""
     try:
         yield
     except CkptError as error:

@@ -1,4 +1,4 @@
-"""The low watermark follows the checkpoint at the recovery window's distance; ``core/recovery.py`` decides."""
+"""Move the low watermark after the checkpoint, at the distance of the recovery window; ``core/recovery.py`` decides."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ def follow(
     *,
     idle: bool = False,
 ) -> list[Event]:
-    """Move the low watermark of partitions after their checkpoint.
+    """Move the low watermark of partitions.
 
-    With a window this looks at marks, so it is done about once a minute and not at every settlement.
+    With a window this reads the partitions' history, so it happens about once a minute and not at every settlement.
 
-    :param window: the distance; None or zero: it is the checkpoint
-    :param idle: look whether or not a mark is due
-    :returns: an event for each range without a receipt that it had to pass
+    :param items: the partitions
+    :param window: distance behind the checkpoint; if None or zero, the low watermark is the checkpoint
+    :param now: time of the command
+    :param idle: move it even if no snapshot is due
+    :returns: an event for each range without a receipt that the low watermark had to pass
     """
     live = [item for item in items if item.stood is not None and not item.rewound]
     if not window:

@@ -1,6 +1,7 @@
-"""Brings a ledger to a revision with Alembic, and checks that one is where this code needs it.
+"""Bring a ledger to a revision with Alembic, and check that a ledger is at the revision this code needs.
 
-Alembic's version table is our own, so the ledger may share a database with anything. Only migration makes a file.
+Alembic's version table has a name of its own, so that the ledger may share a database with other Alembic users. Only a
+migration creates a SQLite file.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
 
 def head() -> str:
-    """The revision that this code works with."""
+    """Return the revision that this code works with."""
     return HEAD
 
 
 def config(connection: Connection | None = None) -> Config:
-    """Alembic's configuration, on a connection if one is given; else ``sqlalchemy.url`` must be set on it."""
+    """Return Alembic's configuration.
+
+    :param connection: connection to migrate on; if None, the caller must set ``sqlalchemy.url``
+    """
     from alembic.config import Config
 
     made = Config()
@@ -45,8 +49,9 @@ def config(connection: Connection | None = None) -> Config:
 def upgrade(url: str, *, create: bool = False) -> None:
     """Bring a ledger to :func:`head`.
 
-    :param create: whether a missing SQLite file may be made
-    :raises LedgerUnavailableError: if the database cannot be reached, or the file is missing and not to be made
+    :param url: the ledger's URL
+    :param create: whether to create a missing SQLite file
+    :raises LedgerUnavailableError: if the database cannot be reached, or its file is missing and is not to be created
     """
     from alembic import command
 
@@ -67,7 +72,7 @@ def downgrade(url: str, revision: str) -> None:
 
 
 def current(url: str) -> str | None:
-    """The revision that a ledger is at, or None where there is no ledger."""
+    """Return the revision of a ledger, or None if there is no ledger."""
     parsed = engines.parse(url)
     if not _file_exists(parsed):
         return None
@@ -80,16 +85,16 @@ def current(url: str) -> str | None:
 
 
 def revision(connection: Connection) -> str | None:
-    """The revision that a connection's ledger is at, or None."""
+    """Return the revision of the ledger on a connection, or None."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
     return connection.execute(sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))).scalar()
 
 
 def require_head(connection: Connection, place: str) -> None:
-    """Make sure that a ledger is where this code needs it.
+    """Check that a ledger is at the revision that this code needs.
 
-    :raises LedgerUnavailableError: if it is not; names the command that helps
+    :raises LedgerUnavailableError: if it is not; names the command to run
     """
     found = revision(connection)
     if found is None:
@@ -101,7 +106,7 @@ def require_head(connection: Connection, place: str) -> None:
 
 
 def require_file(url: URL) -> None:
-    """Make sure that a SQLite ledger's file exists; says nothing of a server.
+    """Check that a SQLite ledger's file exists; a server is not checked.
 
     :raises LedgerUnavailableError: if it does not
     """
@@ -116,9 +121,9 @@ def _file_exists(url: URL) -> bool:
 
 
 def make_file(url: URL) -> None:
-    """Make a SQLite ledger's file, empty, if it is not there; SQLite gives its other files the same mode.
+    """Create an empty file for a SQLite ledger if it is missing; SQLite gives its other files the same mode.
 
-    :raises LedgerUnavailableError: if it cannot be made
+    :raises LedgerUnavailableError: if it cannot be created
     """
     if url.get_backend_name() != "sqlite":
         return
@@ -126,12 +131,12 @@ def make_file(url: URL) -> None:
     try:
         private_files.make_directories(path.parent)
         if not path.exists():
-            with suppress(FileExistsError):  # made meanwhile, or a link: then SQLite says whether it leads anywhere
+            with suppress(FileExistsError):  # created meanwhile, or a broken link, which SQLite reports
                 private_files.create(path).close()
     except OSError as error:
         raise LedgerUnavailableError(
-            f"{engines.describe(url)} cannot be made: {error.strerror}.",
-            hint="Choose another place for the ledger.",
+            f"{engines.describe(url)} cannot be created: {error.strerror}.",
+            hint="Choose another location for the ledger.",
         ) from error
 
 

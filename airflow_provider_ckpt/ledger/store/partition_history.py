@@ -1,7 +1,8 @@
-"""How partitions stood in the past: for the low watermark, for recovery, and for a rewind to a time.
+"""History of partitions, for the low watermark, for recovery and for rewinds to a time.
 
-A mark keeps what a partition stood at before it moved on, if it stood there for a minute or the newest mark is a minute
-older; what it stands at now is in its own row. So a look back never names a later position than was true.
+A snapshot stores how a partition was before it moved, if that lasted for a minute or the newest snapshot is a minute
+older. How it is now is in its own row. A look-up in the past therefore never returns a position later than the true
+one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ _G = tables.generation.c
 
 
 def mark(pipeline: str, item: Stored, now: datetime) -> dict[str, Any] | None:
-    """Note that a partition moved, if it did; the mark to keep of where it stood, if it is worth one."""
+    """Record that a partition moved; return a history row at most once a minute, else None.
+
+    :param item: the partition; its ``moved_at`` and ``marked_at`` are updated
+    :param now: time of the command
+    """
     part, stood = item.partition, item.stood
     if stood == Stand(part.generation, part.committed, part.planned_end):
         return None
@@ -49,9 +54,10 @@ def mark(pipeline: str, item: Stored, now: datetime) -> dict[str, Any] | None:
 def stands(
     connection: Connection, pipeline: str, at: datetime, rows: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Stand]:
-    """How partitions stood at some time, as far as is known.
+    """Return snapshots of partitions at a time, as far as they are known.
 
-    :param rows: the rows of the partitions in question, by id
+    :param at: the time
+    :param rows: rows of the partitions, by id
     """
     found: dict[str, Stand] = {}
     moved: list[str] = []
@@ -77,9 +83,9 @@ def stands(
 
 
 def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[str, int]:
-    """Where the checkpoint of each source partition stood at some time, and never later than that.
+    """Return the checkpoint of each source partition at a time, or an earlier position, never a later one.
 
-    What is not known any more, or had not begun, is where the partition first started.
+    A partition that is not known at that time, or had not started, gets the position at which it first started.
     """
     rows = {
         row["partition"]: dict(row)
@@ -98,7 +104,7 @@ def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[st
 
 
 def collected(connection: Connection, pipeline: str) -> dict[str, Known]:
-    """Where side partitions ended that are no partitions any more."""
+    """Return the end positions of side partitions that were garbage-collected."""
     stands = sa.exists().where(_P.pipeline == _G.pipeline, _P.partition == _G.partition)
     query = sa.select(_G.partition, _G.generation, _G.committed)
     rows = connection.execute(query.where(_G.pipeline == pipeline, _G.committed.is_not(None), ~stands))
@@ -106,5 +112,10 @@ def collected(connection: Connection, pipeline: str) -> dict[str, Known]:
 
 
 def worth_a_mark(since: datetime, marked_at: datetime | None, now: datetime) -> bool:
-    """Whether to keep how a partition stood from ``since`` to ``now``, the newest mark being of ``marked_at``."""
+    """Return whether to store a snapshot of a partition that did not move from ``since`` to ``now``.
+
+    :param since: time from which the partition did not move
+    :param marked_at: time of the newest snapshot, None if there is none
+    :param now: time at which it moves
+    """
     return marked_at is None or since - marked_at >= _EVERY or now - since >= _EVERY

@@ -1,6 +1,7 @@
-"""Loads partitions as the core's pure state, and writes back what a command changed.
+"""Load partitions as state for ``core``, and write back what a command has changed.
 
-The number of statements does not depend on the number of batches, nor their cost on what the checkpoint has passed.
+The number of statements does not depend on the number of batches, and their cost does not depend on how many batches
+the checkpoint has passed.
 """
 
 from __future__ import annotations
@@ -36,15 +37,23 @@ _P = tables.partition.c
 
 @dataclass(slots=True, eq=False)
 class Stored:
-    """A partition as loaded, and what it was like then.
+    """Partition as loaded from its row, with what has changed since.
 
-    :param unconfirmed: batches below the checkpoint that were sent at most once and not heard of since
-    :param merged: batches whose receipts join those of their generation at the next :func:`write`
-    :param whole: whether all of its batches were loaded; if not, only those named, resolved or cancelled
-    :param ended: how attempts ended, where the batch's new state does not say it
-    :param receipted: the batches that have a receipt of the newest epoch; see ``receipted.py``
-
-    ``low`` is the low watermark, ``moved_at`` when checkpoint or plan moved last, ``marked_at`` the newest mark's time.
+    :param partition: the state that ``core`` works on
+    :param identity: identity of what the partition was started on
+    :param bound: newest closed bound that planning recorded
+    :param state: values that the source wants to see at its next planning
+    :param unconfirmed: batches below the checkpoint that were sent at most once and not confirmed since, by seq
+    :param merged: batches whose receipts are merged into those of their generation at the next :func:`write`
+    :param ended: outcomes of attempts for which the batch's new state is not enough, by seq
+    :param before: batches as they were loaded or last written, by seq
+    :param before_row: the partition's row as it was loaded or last written
+    :param whole: whether all batches were loaded; else only the named, the resolved and the cancelled ones
+    :ivar low: low watermark
+    :ivar totals: sums of this generation's batches below the checkpoint
+    :ivar receipted: batches that have a receipt of the newest epoch, see ``receipted_batches.py``
+    :ivar moved_at: time at which the checkpoint or the planned end last moved
+    :ivar marked_at: time of the newest snapshot in the partition's history
     """
 
     partition: Partition
@@ -72,23 +81,23 @@ class Stored:
 
     @property
     def record(self) -> PartitionRecord:
-        """The same, for callers outside the ledger."""
+        """The partition for callers outside the ledger."""
         first = min((batch.range.start for batch in self.unconfirmed.values()), default=None)
         return PartitionRecord(self.partition, self.identity, self.state, self.bound, first, self.low, self.totals)
 
     @property
     def stood(self) -> Stand | None:
-        """Where it stood when it was loaded; None if it is new."""
+        """Snapshot of the partition as it was loaded; None if it is new."""
         row = self.before_row
         return Stand(row["generation"], row["committed"], row["planned_end"]) if row else None
 
     @property
     def rewound(self) -> bool:
-        """Whether a generation has ended since it was loaded."""
+        """Whether a rewind has ended the generation in which it was loaded."""
         return self.stood is not None and self.stood.generation != self.partition.generation
 
     def confirm(self, receipt: Receipt) -> bool:
-        """Resolve a batch that was sent at most once, now that its receipt is known; says whether there was one."""
+        """Resolve a batch that was sent at most once, now that its receipt is known; return whether there was one."""
         batch = self.unconfirmed.get(receipt.key.seq)
         if batch is None or receipt.key.generation != self.partition.generation:
             return False
@@ -98,7 +107,7 @@ class Stored:
         return True
 
     def row(self, pipeline: str) -> dict[str, Any]:
-        """The partition's own row."""
+        """Return the partition's own row."""
         part = self.partition
         return {
             "pipeline": pipeline,
@@ -127,10 +136,12 @@ def load(
     *,
     batches_of: Iterable[str] | Mapping[str, Iterable[int]] | None = None,
 ) -> dict[str, Stored]:
-    """Every partition of a pipeline, by id.
+    """Return every partition of a pipeline, by id.
 
-    :param batches_of: load the batches of these only (all by default); the others must not be changed. Where numbers
-        are given, the rest of a partition's batches stay out too, but for what decides how far the checkpoint moves
+    :param phase: the pipeline's phase
+    :param batches_of: load the batches of these partitions only (default: all); the others must not be changed. If it
+        maps partitions to batch numbers, only these batches are loaded, and those that decide how far the checkpoint
+        moves
     """
     found = connection.execute(sa.select(tables.partition).where(_P.pipeline == pipeline).order_by(_P.partition))
     stored: dict[str, Stored] = {}
@@ -181,7 +192,11 @@ def _put(item: Stored, batch: Batch) -> None:
 
 
 def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: datetime) -> None:
-    """Write the difference between what was loaded, or written last, and what it has become."""
+    """Write the changes since the partitions were loaded or last written.
+
+    :param items: the partitions
+    :param now: time of the command, which is stored with attempts that ended and partitions that moved
+    """
     changed: list[rows.Change] = []
     gone: list[dict[str, Any]] = []
     endings: list[dict[str, Any]] = []
@@ -211,7 +226,12 @@ def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: d
 
 
 def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch], run: str, now: datetime) -> None:
-    """Record attempts as open."""
+    """Store an open attempt for each batch.
+
+    :param batches: the batches, already in flight
+    :param run: name of the run
+    :param now: time at which the attempts began
+    """
     rows = [
         {
             "pipeline": pipeline,
@@ -229,7 +249,9 @@ def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch
 
 
 def _pass(item: Stored) -> dict[int, Batch]:
-    """Sort out what the checkpoint has passed; returns the batches that stay rows."""
+    """Sort the batches that the checkpoint has passed into receipts and unconfirmed; return the batches that remain
+    rows.
+    """
     if item.rewound:
         item.merged += item.unconfirmed.values()
         item.unconfirmed.clear()
@@ -242,7 +264,7 @@ def _pass(item: Stored) -> dict[int, Batch]:
 
 
 def _write_receipts(connection: Connection, pipeline: str, items: Sequence[Stored]) -> None:
-    """Store receipts, merged below the low watermark and single above it, and keep the totals."""
+    """Store receipts, merged below the low watermark and single above it, and update the totals."""
     single: list[Batch] = []
     merged: list[tuple[Any, int]] = []
     stretches: list[merging.Stretch] = []
@@ -270,7 +292,7 @@ def _write_receipts(connection: Connection, pipeline: str, items: Sequence[Store
 
 
 def _endings(item: Stored, after: Mapping[int, Batch]) -> Iterable[dict[str, Any]]:
-    """How the attempts of batches that stay rows ended."""
+    """Yield the outcomes of attempts that ended, for batches that remain rows."""
     for seq, batch in item.before.items():
         if seq in after and _over(batch, after[seq]):
             outcome, error = item.ended.get(seq) or (_outcome(after[seq]), None)
@@ -282,6 +304,6 @@ def _outcome(batch: Batch) -> AttemptOutcome:
 
 
 def _over(before: Batch, after: Batch) -> bool:
-    """Whether the attempt that was open is over; a batch that only got another instruction flies on."""
+    """Return whether the open attempt has ended; a batch that only got another instruction is still in flight."""
     was_open = before.state in (BatchState.IN_FLIGHT, BatchState.SENT)
     return was_open and (after.state, after.attempts) != (before.state, before.attempts)

@@ -1,4 +1,4 @@
-"""The batches of a partition that have a receipt of its newest epoch, as runs of numbers in one column."""
+"""Batches of a partition that have a receipt of its newest epoch, stored as runs of numbers in one column."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from airflow_provider_ckpt.core.batch import Receipt
 from airflow_provider_ckpt.ledger.store import bulk_sql
 
 _RUNS = 1000
-"""Runs of numbers that a partition remembers; of more, the highest."""
+"""Maximum number of runs stored per partition; the highest are stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipted:
-    """The batches of one partition and generation that have a receipt of its newest epoch.
+    """Batches of one partition and generation that have a receipt of the partition's newest epoch.
 
-    :param runs: their numbers, as first and last of each run, in order
+    :param epoch: the newest epoch
+    :param generation: the partition's generation
+    :param runs: numbers of the batches, as first and last of each run, in order
     """
 
     epoch: int
@@ -26,24 +28,27 @@ class Receipted:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Receipted:
-        """The value that :meth:`to_json` wrote."""
+        """Return the value that :meth:`to_json` wrote."""
         return cls(data["epoch"], data["generation"], tuple((first, last) for first, last in data["runs"]))
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict."""
+        """Return a JSON-ready dict; :meth:`from_json` is the inverse."""
         return {"epoch": self.epoch, "generation": self.generation, "runs": [list(run) for run in self.runs]}
 
     @property
     def numbers(self) -> Iterable[int]:
-        """The batches' numbers."""
+        """Numbers of the batches."""
         return (number for first, last in self.runs for number in range(first, last + 1))
 
 
 def with_receipts(before: Mapping[str, Any] | None, generation: int, receipts: Iterable[Receipt]) -> Any:
-    """A partition's column ``receipted`` after further receipts; those of another generation or epoch are left out.
+    """Return a partition's column ``receipted`` after further receipts.
+
+    Receipts of other generations or of older epochs are left out.
 
     :param before: the column so far
-    :param generation: the partition's
+    :param generation: the partition's current generation
+    :param receipts: the further receipts
     """
     news = [receipt for receipt in receipts if receipt.key.generation == generation]
     known = Receipted.from_json(before) if before else Receipted(0, generation, ())

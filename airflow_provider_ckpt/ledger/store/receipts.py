@@ -1,7 +1,7 @@
-"""How receipts become rows: merged into ranges below the low watermark, one a batch above it.
+"""Store receipts as rows: merged into ranges below the low watermark, one row per batch above it.
 
-So the ledger's size follows gaps and the recovery window, not the number of batches ever run. The rows that begin below
-the low watermark neither touch nor overlap, which is what makes one look-up of the nearest row enough.
+The size of the ledger therefore follows gaps and the recovery window, not the number of batches that ever ran. Rows
+that begin below the low watermark neither touch nor overlap, so one look-up of the nearest row is enough.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COLUMNS = tuple(column.name for column in tables.receipt.columns)
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows of one partition and generation that begin at or after ``start`` and before ``below``."""
+    """Range of rows of one partition and generation that begin at or after ``start`` and before ``below``."""
 
     generation: int
     partition: str
@@ -35,9 +35,9 @@ class Stretch:
 
 
 def add(connection: Connection, pipeline: str, batches: Iterable[Batch]) -> None:
-    """Store the receipts of resolved batches, one a batch.
+    """Store the receipts of resolved batches, one row per batch.
 
-    Where one begins already, as an import may bring it, the two become one row.
+    A receipt that begins where another row begins already, as an import may bring it, is merged into that row.
     """
     fresh: dict[tuple[int, str, int], tuple[Any, ...]] = {}
     again: list[tuple[Any, ...]] = []
@@ -62,7 +62,7 @@ def add(connection: Connection, pipeline: str, batches: Iterable[Batch]) -> None
 def absorb(connection: Connection, pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> None:
     """Merge receipts with the rows that they touch.
 
-    :param receipts: each with the low watermark of its partition and generation; rows from there on are left alone
+    :param receipts: each with the low watermark of its partition and generation; rows from there on are not changed
     """
     if not receipts:
         return
@@ -86,9 +86,10 @@ def absorb(connection: Connection, pipeline: str, receipts: Sequence[tuple[Range
 
 
 def compact(connection: Connection, pipeline: str, stretches: Iterable[Stretch], *, dry: bool = False) -> int:
-    """Merge the rows of some stretches, each with the row before it; says how many rows fewer there are.
+    """Merge the rows of some ranges, each with the row before it; return by how many the number of rows decreases.
 
-    :param dry: only say it
+    :param stretches: the ranges
+    :param dry: only count
     """
     made: list[RangeReceipt] = []
     gone: list[tuple[Any, ...]] = []
@@ -108,7 +109,7 @@ def compact(connection: Connection, pipeline: str, stretches: Iterable[Stretch],
 
 
 def merged(batches: Iterable[Batch]) -> list[RangeReceipt]:
-    """The receipts of resolved batches of any partitions, those that touch merged."""
+    """Merge the receipts of resolved batches of any partitions; those that touch become one."""
     found: list[RangeReceipt] = []
     ordered = sorted(batches, key=lambda batch: (batch.key.generation, batch.key.partition, batch.range.start))
     group: list[Batch] = []
@@ -127,7 +128,7 @@ def merged(batches: Iterable[Batch]) -> list[RangeReceipt]:
 
 
 def _fates(batch: Batch) -> tuple[Any, ...]:
-    """What a batch brings to the sums, and when, in the order of the columns."""
+    """Return a batch's contribution to the sums and the time of its receipt, in the order of the columns."""
     state, receipt = batch.state, batch.receipt
     of_batch = (1, int(state is BatchState.REJECTED), int(state is BatchState.SKIPPED), int(state is BatchState.SENT))
     if receipt is None:
@@ -137,7 +138,7 @@ def _fates(batch: Batch) -> tuple[Any, ...]:
 
 
 def from_row(row: Any) -> RangeReceipt:
-    """The receipt that a row holds."""
+    """Return the range receipt that a row holds."""
     return RangeReceipt(
         row["generation"],
         row["partition"],
@@ -168,7 +169,7 @@ def _row(pipeline: str, item: RangeReceipt) -> dict[str, Any]:
 
 
 def _sum(group: Sequence[Batch], end: int) -> RangeReceipt:
-    """One receipt for batches that touch, as :func:`merge_receipts` makes it, in one pass."""
+    """Return one receipt for batches that touch; a faster equivalent of :func:`merge_receipts`, in one pass."""
     first = group[0]
     receipts = [batch.receipt for batch in group if batch.receipt is not None]
     counts = [receipt.counts for receipt in receipts]
@@ -198,7 +199,10 @@ def _delete(connection: Connection, pipeline: str, spans: Iterable[tuple[Any, ..
 
 
 def _taken(connection: Connection, pipeline: str, places: Iterable[tuple[int, str, int]]) -> set[tuple[int, str, int]]:
-    """Places among these, and between them, where a receipt begins already: an import may bring a second one."""
+    """Return those of the given positions at which a row begins already, as an import may have brought it.
+
+    The result may contain further positions between the least and the greatest of a partition.
+    """
     spans: dict[tuple[int, str], tuple[int, int]] = {}
     for generation, partition, start in places:
         first, last = spans.get((generation, partition), (start, start))
@@ -229,7 +233,10 @@ def _wanted(pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> list
 
 @lru_cache
 def _neighbours(dialect: str) -> sa.Select[Any]:
-    """The rows that given ranges touch: the nearest that begins before each, and those that begin inside."""
+    """Build the query for the rows that given ranges touch.
+
+    These are the nearest row that begins before each range, and those that begin inside.
+    """
     names = (*_PLACE, "range_start", "range_end")
     outer = bulk_sql.given(dialect, tables.receipt, names, numbers=("below",)).alias("wanted")
     other = tables.receipt.alias("other")
@@ -252,7 +259,7 @@ def _neighbours(dialect: str) -> sa.Select[Any]:
 
 @lru_cache
 def _beginning(dialect: str) -> sa.Select[Any]:
-    """The rows that begin in given runs."""
+    """Build the query for the rows that begin in given runs."""
     outer = bulk_sql.given(dialect, tables.receipt, _PLACE, numbers=(bulk_sql.FIRST, bulk_sql.LAST))
     return bulk_sql.for_each(
         dialect,
@@ -264,7 +271,7 @@ def _beginning(dialect: str) -> sa.Select[Any]:
 
 
 def _islands(pipeline: str, stretch: Stretch) -> sa.Select[Any]:
-    """Rows of a stretch that touch or overlap, summed up by the database; only where there are several."""
+    """Build the query that sums up groups of two or more rows of a range that touch or overlap."""
     here = sa.and_(_R.pipeline == pipeline, _R.generation == stretch.generation, _R.partition == stretch.partition)
     nearest = sa.select(sa.func.max(_R.range_start)).where(here, _R.range_start < stretch.start).scalar_subquery()
     reach = sa.func.max(_R.range_end).over(order_by=_R.range_start, rows=(None, -1))

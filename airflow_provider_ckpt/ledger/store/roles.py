@@ -1,7 +1,7 @@
-"""SQL that gives a PostgreSQL ledger three roles: one migrates, one runs pipelines, one looks on.
+"""SQL that gives a PostgreSQL ledger three roles: one to migrate, one to run pipelines, one to read.
 
-The runtime role has no DDL, cannot touch the ledger's id and revision, and adds to the audit trail without changing it;
-when an event was recorded, and from which database user, it cannot write at all.
+The runtime role has no DDL rights, cannot change the ledger's id and revision, and can only append to the audit log. It
+cannot write when an event was recorded and by which database user; the database fills these in.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from airflow_provider_ckpt.core.errors import ConfigError
 from airflow_provider_ckpt.ledger.store import tables
 
 _FIXED = (tables.VERSION_TABLE, tables.ledger.name)
-"""What only a migration writes."""
+"""Tables that only a migration writes."""
 
 
 @dataclass(frozen=True)
 class LedgerRoles:
-    """Who may do what in a ledger's schema.
+    """Roles of a ledger's schema.
 
-    :param schema: the ledger's own, which nothing else uses
-    :param owner: migrates, and collects old history
-    :param runtime: what workers, triggerers and people's commands log in as
-    :param reader: for dashboards
-
-    :raises ConfigError: if the schema cannot be the ledger's own, or two roles are one
+    :param schema: schema that only the ledger uses
+    :param owner: role that migrates and garbage-collects
+    :param runtime: role of workers, triggerers and users' commands
+    :param reader: role of dashboards
+    :raises ConfigError: if the schema is shared, or two of the roles are the same
     """
 
     schema: str
@@ -37,15 +36,15 @@ class LedgerRoles:
     def __post_init__(self) -> None:
         if self.schema == "public" or self.schema.startswith("pg_"):
             raise ConfigError(
-                f"the ledger's roles need a schema of their own, and {self.schema!r} is everybody's.",
-                hint="Name another; it is created where it is not there.",
+                f"the ledger's roles need a schema of their own, and {self.schema!r} is shared.",
+                hint="Name another schema; it is created if it does not exist.",
             )
         if len({self.owner, self.runtime, self.reader}) < 3:
-            raise ConfigError("owner, runtime and reader must be three roles.")
+            raise ConfigError("owner, runtime and reader must be three roles with different names.")
 
     @property
     def sql(self) -> str:
-        """The script; it may be run again, and should be after every migration."""
+        """SQL script that creates the roles; it is idempotent and should be run after every migration."""
         schema, owner, runtime, reader = map(quote, (self.schema, self.owner, self.runtime, self.reader))
         new = f"ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA {schema}"
         return "\n".join(
@@ -75,7 +74,7 @@ class LedgerRoles:
         return in_this_database("ALTER ROLE %1$I IN DATABASE %2$I SET search_path = %3$I", role, self.schema)
 
     def _add_events(self) -> str:
-        """Events are added, and time and database user of each come from the database alone."""
+        """Grant INSERT on the event columns that the database does not fill in itself."""
         name = f"{quote(self.schema)}.{quote(tables.event.name)}"
         given = ", ".join(quote(column.name) for column in tables.event.c if column.name not in tables.FILLED_IN)
         return block(

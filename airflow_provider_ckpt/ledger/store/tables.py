@@ -1,6 +1,6 @@
-"""The ledger's tables as SQLAlchemy Core sees them; the migrations make them, and a test holds the two together.
+"""The ledger's tables in SQLAlchemy Core; the migrations create them, and a test checks that both agree.
 
-Times are stored in UTC and come back aware. Positions are 64-bit. All names begin with ``ckpt_``.
+Times are stored in UTC and returned with a time zone. Positions are 64-bit integers. All names begin with ``ckpt_``.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
 HEAD = "0007"
-"""The revision that this code works with."""
+"""Revision that this code works with."""
 
 VERSION_TABLE = "ckpt_alembic_version"
-"""Alembic's own table, apart from anyone else's in the same database."""
+"""Name of Alembic's version table, different from the default so that the database can be shared."""
 
 
 class UtcTime(sa.TypeDecorator[datetime]):
-    """An aware point in time, stored as UTC; SQLite keeps no zone, so it is put back when read."""
+    """Time with a zone, stored as UTC; the zone is added on reading, since SQLite does not store it."""
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, _: Dialect) -> datetime | None:
-        """Aware in, UTC out."""
+        """Convert a time with a zone to UTC."""
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError("a time in the ledger must know its zone")
+            raise ValueError("a time in the ledger must have a zone")
         return value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, _: Dialect) -> datetime | None:
-        """UTC, aware."""
+        """Return the time with the zone UTC."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -57,7 +57,7 @@ def _batch_key() -> list[sa.Column[object]]:
 
 
 TOTALS = ("read", "delivered", "filtered", "dead_lettered", "batches", "rejected", "skipped", "sent")
-"""Columns that sum up receipts: records by fate, then batches by fate."""
+"""Columns that sum up receipts: records by what became of them, then batches by what became of them."""
 
 
 def _totals(nullable: bool = False) -> list[sa.Column[object]]:
@@ -237,7 +237,7 @@ intent = sa.Table(
 )
 
 FILLED_IN = ("id", "recorded_at", "database_user")
-"""Columns of an event that PostgreSQL fills in by itself, and that the runtime role may not write."""
+"""Columns of an event that PostgreSQL fills in, and that the runtime role may not write."""
 
 event = sa.Table(
     "ckpt_event",

@@ -97,5 +97,5 @@ def test_with_leave_the_folder_is_made_too(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(LedgerUnavailableError, match="cannot be made"):
+    with pytest.raises(LedgerUnavailableError, match="cannot be created"):
         migrate.upgrade(f"sqlite:///{tmp_path}/file/ledger.db", create=True)
