@@ -1,6 +1,6 @@
-"""People's acts: applied at once while the lease is free, else stored as intents for whoever holds it (semantics, 4).
+"""Apply users' actions, or store them while a run holds the lease (semantics, section 4).
 
-Every act leaves one event that names the person, the reason, and what was before and after.
+Every action leaves one event with actor, reason, and the state before and after.
 """
 
 from __future__ import annotations
@@ -33,7 +33,14 @@ _READ_ON = frozenset({ActKind.REWIND, ActKind.ACCEPT_SINK})
 
 
 def keep(connection: Connection, pipeline: str, act: Act, who: str, why: str | None, now: Any) -> int:
-    """Store an act as an intent; its number."""
+    """Store an action for the holder of the lease; return its number.
+
+    :param pipeline: name of the pipeline
+    :param act: the action
+    :param who: the actor
+    :param why: the actor's reason, if it was given
+    :param now: time of the command
+    """
     row = {
         "pipeline": pipeline,
         "kind": act.kind.value,
@@ -47,7 +54,7 @@ def keep(connection: Connection, pipeline: str, act: Act, who: str, why: str | N
 
 
 def waiting(connection: Connection, pipeline: str) -> list[Intent]:
-    """Intents that nobody has applied yet, oldest first."""
+    """Return the stored actions that have not been applied yet, oldest first."""
     rows = connection.execute(
         sa.select(_I.id, _I.argument, _I.who, _I.why, _I.stored_at)
         .where(_I.pipeline == pipeline, _I.applied_at.is_(None))
@@ -57,9 +64,12 @@ def waiting(connection: Connection, pipeline: str) -> list[Intent]:
 
 
 def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
-    """Apply one act and leave its event.
+    """Apply one action and record its event.
 
-    :raises LedgerStateError: if it does not fit; nothing is changed then
+    :param act: the action
+    :param who: the actor
+    :param why: the actor's reason, if it was given
+    :raises LedgerStateError: if the action does not fit the pipeline's state; nothing is changed then
     """
     pipeline = work.lease.pipeline
     if act.kind in actions.OF_LETTERS:
@@ -90,10 +100,11 @@ def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
 
 
 def apply_waiting(work: Work, *, leave: Set[ActKind], keep_refused: bool = False) -> list[ActResult]:
-    """Apply the intents that people stored; one that no longer fits is refused, with an event that says why.
+    """Apply the stored actions; one that no longer fits is refused, with an event that names the refusal.
 
-    :param leave: kinds that are left for someone who has fenced the sink, or read its receipts
-    :param keep_refused: leave what does not fit for the next run: a stop may, once that has fenced a dead run's work
+    :param leave: kinds that stay stored for a caller that has fenced the sink, or has read its receipts
+    :param keep_refused: keep actions that do not fit for the next run: a stop may fit once that run has fenced the work
+        of a dead one
     """
     results = []
     for intent in waiting(work.connection, work.lease.pipeline):
@@ -118,9 +129,9 @@ def apply_waiting(work: Work, *, leave: Set[ActKind], keep_refused: bool = False
 
 
 def _refuse_doubles(work: Work, act: Act) -> None:
-    """Refuse to read a stretch again of which a replay has delivered dead letters, where rows do not replace rows.
+    """Refuse to re-read ranges whose dead letters a replay has delivered, unless the sink replaces rows by key.
 
-    :raises LedgerStateError: naming the batches and the replays
+    :raises LedgerStateError: naming the batches and the range
     """
     pipeline = work.lease.pipeline
     if act.kind is not ActKind.REPLAY or act.with_replayed or sink_state.by_key(work.connection, pipeline):
@@ -137,8 +148,8 @@ def _refuse_doubles(work: Work, act: Act) -> None:
         "at least, or are about to be; reading the range again would deliver them twice.",
         pipeline=pipeline,
         position=stretch.start,
-        hint="Read what lies before and behind. If their rows were deleted from the target, or may be there twice, add "
-        "--with-replayed.",
+        hint="Read the ranges before and after it. If their rows were deleted from the target, or may be there twice, "
+        "add --with-replayed.",
     )
 
 
@@ -154,7 +165,7 @@ def _replays_read_again(work: Work, act: Act) -> tuple[str, ...]:
 
 
 def _state(work: Work, act: Act) -> dict[str, Any]:
-    """What an act is about, as it stands: the phase, the batches that it names, the checkpoints that it moves."""
+    """Return what an action concerns: the phase, the batches that it names, the checkpoints that it moves."""
     partitions, of_the_sink = work.machine.partitions, act.kind in actions.OF_THE_SINK
     batches: dict[str, str | None] = {}
     for key in act.batches:
@@ -176,7 +187,7 @@ def _state(work: Work, act: Act) -> dict[str, Any]:
 
 
 def _by_state(entries: Iterable[Entry]) -> dict[str, int]:
-    """How many dead letters are in each state."""
+    """Return the number of dead letters in each state."""
     counts = dict.fromkeys(LetterState, 0)
     for entry in entries:
         counts[entry.state] += entry.letters.records
@@ -184,7 +195,7 @@ def _by_state(entries: Iterable[Entry]) -> dict[str, int]:
 
 
 def _watch_anew(work: Work, act: Act) -> None:
-    """Have plannings compare the source with what a person has seen of it; after a rewind, with nothing yet."""
+    """Update what plannings compare the source with: as the action says, and nothing in partitions that it rewinds."""
     for name, state in act.states.items():
         if name in work.stored:
             work.stored[name].state = {**work.stored[name].state, **state}
@@ -194,7 +205,7 @@ def _watch_anew(work: Work, act: Act) -> None:
 
 
 def _keep_letters(work: Work, act: Act, events: Sequence[Event]) -> None:
-    """Keep the index of dead letters with what an act does to them."""
+    """Update the index of dead letters after an action."""
     connection, pipeline = work.connection, work.lease.pipeline
     if act.kind is ActKind.ACCEPT_SINK:
         dead_letters.replay_lost(connection, pipeline, act.letters)

@@ -1,4 +1,4 @@
-"""What people do in the ledger: their acts, the lease broken, a pipeline adopted, forgotten or cleaned up."""
+"""Commands for users: carry out actions, break a lease, adopt receipts, delete and garbage-collect a pipeline."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from airflow_provider_ckpt.ledger.types import ActResult, Intent, Lease
 from airflow_provider_ckpt.ledger.unit_of_work import Work
 
 _ACT_TTL = timedelta(seconds=60)
-"""An act is one transaction, which gives the lease back at its end."""
+"""TTL of an action's lease; an action is one transaction, which releases the lease at its end."""
 
 
 class PeopleCommands(Session):
-    """The commands of people; each leaves an event that names the person and the reason."""
+    """Commands for users; each leaves an event with actor and reason."""
 
     def act(
         self,
@@ -42,19 +42,22 @@ class PeopleCommands(Session):
         receipts: Iterable[Receipt] = (),
         proposal: str | None = None,
     ) -> ActResult:
-        """Carry out a person's act at once if nobody holds the lease, after those that wait; else store it as well.
+        """Carry out an action at once, after the stored ones, if no one holds the lease; else store it.
 
-        What needs the sink's fence or its receipts, all of :data:`~.acts.BY_A_RUN`, is always stored; a run applies it
-        with :meth:`apply_intents`.
+        Actions that need the sink's fence or its receipts, which are all of
+        :data:`~airflow_provider_ckpt.core.actions.BY_A_RUN`, are always stored; a run applies them by
+        :meth:`apply_intents`.
 
-        :param who: the person
-        :param why: the reason; kept in the audit trail
-        :param is_dead: knows whether the lease's owner is certainly gone
-        :param dry_run: say what would be before and after, whoever holds the lease, and store nothing
-        :param receipts: with ``dry_run``: the sink's receipts, with which the act is preceded by a reconciliation
-        :param proposal: id of the approved proposal that this uses up, in the same transaction
-        :raises ConfigError: if the ledger does not know the pipeline, or the actor or a reason that it needs is missing
-        :raises LedgerStateError: if the act does not fit, or the proposal; nothing is changed then
+        :param pipeline: name of the pipeline
+        :param act: the action
+        :param who: the actor
+        :param why: the actor's reason, which the audit log stores
+        :param is_dead: returns whether the lease's owner is certainly gone
+        :param dry_run: return the state before and after, whoever holds the lease, and store nothing
+        :param receipts: the sink's receipts, with which a dry run reconciles first
+        :param proposal: id of the approved proposal that is used up in the same transaction
+        :raises ConfigError: if the ledger does not know the pipeline, or actor or a required reason is missing
+        :raises LedgerStateError: if the action or the proposal does not fit; nothing is changed then
         """
         with self._writing() as connection:
             status.known(connection, pipeline)
@@ -109,7 +112,7 @@ class PeopleCommands(Session):
         proposal: str | None = None,
         accepted: AcceptedSink | None = None,
     ) -> ActResult:
-        """Carry out a person's act under a lease that has fenced the sink and reconciled.
+        """Carry out an action under a lease whose holder has fenced the sink and reconciled.
 
         :param lease: the lease
         :param act: the act
@@ -130,20 +133,25 @@ class PeopleCommands(Session):
             return result
 
     def apply_intents(self, lease: Lease, *, now: datetime, behind_fence: bool = False) -> list[ActResult]:
-        """Apply what people stored while the lease was held.
+        """Apply the actions that were stored while the lease was held; return their results.
 
-        :param behind_fence: whether the sink was fenced and reconciled under this epoch just now
+        :param lease: the lease
+        :param now: time of the command
+        :param behind_fence: whether the sink has just been fenced and reconciled under this epoch
         """
         with self._command(lease, now) as work:
             return actions.apply_waiting(work, leave=frozenset() if behind_fence else BEHIND_FENCE)
 
     def break_lease(self, pipeline: str, *, who: str, why: str) -> Lease:
-        """Take the lease from whoever holds it and give it back free: the holder is refused from then on.
+        """Take the lease from its holder and release it; the holder's commands are refused from then on.
 
-        What it left in flight waits for the next run, which fences and reconciles.
+        Attempts that the holder left in flight wait for the next run, which fences and reconciles.
 
+        :param pipeline: name of the pipeline
+        :param who: the actor
+        :param why: the actor's reason
         :returns: the lease under the epoch that broke it
-        :raises ConfigError: if actor or reason is missing
+        :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
         """
         require_reason("break lease", who, why, reason=True)
         with self._writing() as connection:
@@ -156,9 +164,12 @@ class PeopleCommands(Session):
         return lease
 
     def adopt(self, lease: Lease, ledger_id: str, *, who: str, why: str) -> None:
-        """Go on under another ledger's receipts in the sink: from now on they are this pipeline's own.
+        """Take over another ledger's receipts in the sink: from now on they are this pipeline's own.
 
-        :param ledger_id: the id under which the sink holds them
+        :param lease: the lease
+        :param ledger_id: id of the ledger under which the sink stores them
+        :param who: the actor
+        :param why: the actor's reason
         :raises ConfigError: if actor or reason is missing
         """
         require_reason("adopt", who, why, reason=True)
@@ -173,18 +184,22 @@ class PeopleCommands(Session):
             bulk_sql.insert(work.connection, tables.event, [row])
 
     def sink_id(self, pipeline: str) -> str:
-        """The id under which the sink keeps this pipeline's receipts: the ledger's own, or one that was adopted."""
+        """Return the ledger id of this pipeline's receipts in the sink: this ledger's own id, or an adopted one."""
         with self._reading() as connection:
             c = tables.pipeline.c
             return connection.execute(sa.select(c.adopted).where(c.name == pipeline)).scalar_one_or_none() or self.id
 
     def forget(self, pipeline: str, *, who: str, why: str, is_dead: Callable[[str], bool] = nobody_is_dead) -> None:
-        """Delete all that the ledger knows of a pipeline, but for its audit trail; the sink is left as it is.
+        """Delete everything that the ledger knows of a pipeline except its audit log; the sink is not changed.
 
-        The lease row stays as well, so that epochs go on growing if the name is used again.
+        The lease row stays too, so that epochs continue to grow if the name is used again.
 
+        :param pipeline: name of the pipeline
+        :param who: the actor
+        :param why: the actor's reason
+        :param is_dead: returns whether the lease's owner is certainly gone
         :raises LeaseBusyError: while a run holds the lease
-        :raises ConfigError: if actor or reason is missing
+        :raises ConfigError: if actor or reason is missing, or the ledger does not know the pipeline
         """
         require_reason("delete", who, why, reason=True)
         with self._writing() as connection:
@@ -208,11 +223,15 @@ class PeopleCommands(Session):
         now: datetime | None = None,
         dry_run: bool = False,
     ) -> dict[str, int]:
-        """Delete what is older than ``keep`` and needed no more, beside a run if there is one; see ``retention.py``.
+        """Delete rows that are older than ``keep`` and no longer needed, also during a run; see ``retention.py``.
 
-        :param who: the person
+        :param pipeline: name of the pipeline
+        :param keep: age from which rows may be deleted
+        :param who: the actor
+        :param why: the actor's reason, if it was given
+        :param now: time at which the age is taken; the current time if None
         :param dry_run: only count
-        :returns: rows by what they are
+        :returns: number of deleted or merged rows, by what they hold
         :raises ConfigError: if the ledger does not know the pipeline
         """
         require_reason("collect", who, why, reason=False)
@@ -220,14 +239,14 @@ class PeopleCommands(Session):
         return retention.Collection(self._writing, pipeline, keep, moment, dry=dry_run).run(who=who, why=why)
 
     def intents(self, pipeline: str) -> list[Intent]:
-        """What people stored and nobody has applied yet, oldest first."""
+        """Return the stored actions that have not been applied yet, oldest first."""
         with self._reading() as connection:
             status.known(connection, pipeline)
             return actions.waiting(connection, pipeline)
 
 
 def _use(connection: Connection, proposal: str, act: Act, result: ActResult, pipeline: str, who: str) -> None:
-    """Use a proposal up, and leave an event that says which approval the action rests on."""
+    """Use a proposal up, and record which approval the action is based on."""
     detail = proposals.use(connection, proposal, act, result, pipeline=pipeline, who=who)
     held = leases.lock(connection, pipeline)
     moment = leases.now(connection)

@@ -1,4 +1,4 @@
-"""What the ledger knows of dead letters, and the error types that it learns from the sink."""
+"""Read the index of dead letters, and complete it with error types that the sink reports."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from airflow_provider_ckpt.ledger.store import lease as leases
 
 @dataclass(frozen=True, slots=True)
 class LetterIndex:
-    """The index of a pipeline's dead letters.
+    """Index of a pipeline's dead letters.
 
-    :param rereads: stretches that were read once more, which subsume the older letters inside them
+    :param entries: entries of the index, in order
+    :param rereads: ranges that were read again; older dead letters inside them no longer count
     """
 
     entries: list[Entry]
@@ -24,10 +25,10 @@ class LetterIndex:
 
 
 class LetterCommands(Session):
-    """The index of dead letters; ``people.py`` has the acts that change their states."""
+    """Commands for the index of dead letters; actions that change their states are in ``admin.py``."""
 
     def letters(self, pipeline: str) -> LetterIndex:
-        """The index, in one snapshot.
+        """Return the index, read in one snapshot.
 
         :raises ConfigError: if the ledger does not know the pipeline
         """
@@ -36,17 +37,19 @@ class LetterCommands(Session):
             return LetterIndex(dead_letters.load(connection, pipeline), dead_letters.rereads(connection, pipeline))
 
     def forgotten_replays(self, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
-        """Which side partitions this ledger has never known; one that was collected it has.
+        """Return the side partitions that this ledger has never known; garbage-collected ones are known.
 
-        :param partitions: their generations
+        :param partitions: generation of each side partition, by id
         """
         with self._reading() as connection:
             return dead_letters.forgotten(connection, pipeline, partitions)
 
     def name_letter_types(self, pipeline: str, types: Mapping[AttemptKey, Mapping[str, int]]) -> None:
-        """Fill in error types that were ``unknown``, as the sink tells them; no act comes in between.
+        """Replace the error type ``unknown`` by the types that the sink reports.
 
-        :param types: of each attempt, its letters by error type
+        The lease row is locked meanwhile, so that no action interferes.
+
+        :param types: dead letters of each attempt, counted by error type
         """
         with self._writing() as connection:
             status.known(connection, pipeline)

@@ -1,4 +1,4 @@
-"""The history of generations: where each began, why, and how far it had come when a rewind ended it."""
+"""History of generations: start and reason of each, and its checkpoint when a rewind ended it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from airflow_provider_ckpt.ledger.unit_of_work import Work
 
 
 def note(work: Work, events: Sequence[Event], why: str | None = None) -> None:
-    """Keep the history, and take side partitions that were started among those that are stored."""
+    """Store the starts and ends of generations among some events, and add side partitions that were started.
+
+    :param events: events of a command
+    :param why: reason to store; by default the event's own
+    """
     for event in events:
         partition = work.machine.partitions.get(event.partition)
         if event.kind == "rewound" and partition is not None:
@@ -25,7 +29,7 @@ def note(work: Work, events: Sequence[Event], why: str | None = None) -> None:
                 )
                 .values(committed=before["committed"], ended_at=work.now)
             )
-            work.item(partition.id).state = {}  # what the source noted was of the positions that are read again now
+            work.item(partition.id).state = {}  # the source's values describe positions that will be read again
         elif event.kind == "side_partition_started" and partition is not None:
             origin = work.item(event.detail["source"])
             work.stored[partition.id] = partitions.Stored(

@@ -1,4 +1,4 @@
-"""Commands that bring work in: the declaration, the first start of partitions, planning, and the begin of attempts."""
+"""Commands that add work: declare the pipeline, start partitions, plan batches, begin attempts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_ckpt.ledger.unit_of_work import Work
 
 
 def declare(work: Work, document: Mapping[str, Any]) -> None:
-    """Store the pipeline's declaration; an event says what changed."""
+    """Store the pipeline's declaration, and record an event with the changed keys."""
     columns = tables.pipeline.c
     here = columns.name == work.lease.pipeline
     before: Mapping[str, Any] = work.connection.execute(sa.select(columns.document).where(here)).scalar_one() or {}
@@ -36,11 +36,12 @@ def declare(work: Work, document: Mapping[str, Any]) -> None:
 
 
 def start_partitions(work: Work, partitions: Mapping[SourcePartition, int], files: Sequence[SourceFile] = ()) -> None:
-    """Start partitions that are new here at their declared base; known ones stay as they are.
+    """Start new partitions at their declared base; known ones are not changed.
 
-    :param files: what the bases of new ones were counted on
+    :param partitions: base of each partition
+    :param files: the files from which the bases of new partitions were counted
     :raises LedgerStateError: if these files do not continue the pipeline's list
-    :raises SourceError: if a known partition is another thing now than the one it was started on
+    :raises SourceError: if the source of a known partition was recreated or replaced since it was started
     """
     fresh: list[store.Stored] = []
     generation = work.machine.generation
@@ -88,9 +89,10 @@ def start_partitions(work: Work, partitions: Mapping[SourcePartition, int], file
 
 
 def plan(work: Work, found: Plan) -> list[Batch]:
-    """Record what planning found: batches, newly discovered files, bounds and the source's states.
+    """Store the result of a planning: batches, newly discovered files, bounds and the source's values.
 
-    :raises LedgerStateError: while draining or stopped, if a range does not continue its partition, or a file its list
+    :raises LedgerStateError: if the pipeline is draining or stopped, a range does not continue its partition, or a file
+        does not continue the list
     """
     batches: list[Batch] = []
     for planned in found.batches:
@@ -160,9 +162,12 @@ def _add_files(work: Work, files: Sequence[SourceFile]) -> None:
 
 
 def begin(work: Work, keys: Sequence[BatchKey], *, run: str, at_most_once: bool) -> list[Batch]:
-    """Open an attempt of each batch; at most once, this alone resolves it.
+    """Begin an attempt of each batch; with at-most-once delivery this also resolves the batch.
 
-    :raises LedgerStateError: if one of them may not be begun; then none is
+    :param keys: the batches
+    :param run: name of the run, stored with the attempts
+    :param at_most_once: resolve the batches as ``sent``
+    :raises LedgerStateError: if one of them cannot begin; then none does
     """
     begun: list[Batch] = []
     for key in keys:

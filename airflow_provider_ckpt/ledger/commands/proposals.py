@@ -1,6 +1,7 @@
-"""Proposals in the ledger: stored by a preview, answered by a person, and used up in the transaction of their action.
+"""Store proposals, their answers and their use.
 
-One task of a DAG run has at most one proposal that can still be used; a newer one voids those before it.
+A preview stores a proposal, a user answers it, and the transaction of its action uses it up. One task of a DAG run has
+at most one usable proposal; a newer one voids the older ones.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ _USABLE = (ProposalState.OPEN.value, ProposalState.APPROVED.value)
 
 
 class ProposalCommands(Session):
-    """The ledger's commands about proposals, until they are carried out."""
+    """Commands for proposals until they are carried out."""
 
     def propose(self, proposal: Proposal, *, subject: str, body: str, valid_for: timedelta) -> None:
-        """Store a proposal; those of the same task before it are void.
+        """Store a proposal and void the older ones of the same task.
 
-        :param proposal: what is proposed
-        :param subject: the question's headline
-        :param body: the question's text
-        :param valid_for: how long it can be approved and carried out
+        :param proposal: the proposal
+        :param subject: headline of the question
+        :param body: text of the question
+        :param valid_for: time for which it can be approved and carried out
         """
         with self._writing() as connection:
             moment = leases.now(connection)
@@ -55,7 +56,7 @@ class ProposalCommands(Session):
             bulk_sql.insert(connection, tables.proposal, [row])
 
     def void_proposals(self, origin: str) -> None:
-        """End whatever a task has proposed and nobody has carried out.
+        """Void the proposals of a task that have not been carried out.
 
         :param origin: the task
         """
@@ -71,9 +72,9 @@ class ProposalCommands(Session):
             return _newest(connection, origin)
 
     def ask(self, origin: str) -> ProposalRecord:
-        """The proposal that a person is to be asked about; an approval that was not used yet is withdrawn.
+        """Return the proposal to ask a user about; an approval that was not used yet is withdrawn.
 
-        :param origin: the task that proposed it
+        :param origin: task that proposed it
         :raises LedgerStateError: if there is none that can still be approved
         """
         with self._writing() as connection:
@@ -87,13 +88,13 @@ class ProposalCommands(Session):
             return found
 
     def answer(self, proposal_id: str, digest: str, *, approved: bool, who: str | None) -> None:
-        """Store a person's answer; the same answer once more changes nothing.
+        """Store a user's answer; repeating the same answer changes nothing.
 
-        :param proposal_id: the id that the question showed
-        :param digest: the digest that it showed
+        :param proposal_id: id that the question showed
+        :param digest: digest that the question showed
         :param approved: whether it was approved; else it was rejected, or not answered in time
-        :param who: who answered, None if nobody did
-        :raises LedgerStateError: if it cannot be answered any more
+        :param who: actor who answered, None if no one did
+        :raises LedgerStateError: if it can no longer be answered
         """
         with self._writing() as connection:
             found = _locked(connection, proposal_id)
@@ -109,9 +110,9 @@ class ProposalCommands(Session):
             _become(connection, proposal_id, state=state, answered_by=who, answered_at=leases.now(connection))
 
     def approved_proposal(self, origin: str) -> ProposalRecord:
-        """The proposal of a task that a person has approved, and that was not carried out yet.
+        """Return the proposal of a task that was approved and not carried out yet.
 
-        :param origin: the task that proposed it
+        :param origin: task that proposed it
         :raises LedgerStateError: if there is none
         """
         with self._reading() as connection:
@@ -123,10 +124,10 @@ class ProposalCommands(Session):
             return found
 
     def refuse_proposal(self, proposal_id: str, refusal: str) -> None:
-        """End an approved proposal that no longer fits, so that it is not carried out when it fits again.
+        """End an approved proposal that no longer fits, so that it is not carried out if it fits again later.
 
         :param proposal_id: its id
-        :param refusal: why it was refused
+        :param refusal: reason for which it was refused
         """
         with self._writing() as connection:
             found = _locked(connection, proposal_id)
@@ -137,15 +138,15 @@ class ProposalCommands(Session):
 def use(
     connection: Connection, proposal_id: str, act: Act, result: ActResult, *, pipeline: str, who: str
 ) -> dict[str, Any]:
-    """Use an approved proposal up, in the transaction of its action.
+    """Use an approved proposal up in the transaction of its action.
 
     :param proposal_id: its id
     :param act: the action that was carried out or stored
-    :param result: what became of it
-    :param pipeline: the pipeline that was changed
-    :param who: in whose name
-    :returns: what the audit trail keeps of it
-    :raises LedgerStateError: if it is not approved, was used before, or speaks of something else
+    :param result: the action's result
+    :param pipeline: pipeline that was changed
+    :param who: actor in whose name it was changed
+    :returns: detail for the audit log
+    :raises LedgerStateError: if it is not approved, was used already, or is about another action
     """
     found = _locked(connection, proposal_id)
     _check(connection, found, ProposalState.APPROVED)
@@ -154,7 +155,7 @@ def use(
     if (proposal.pipeline, proposal.act.to_json(), found.answered_by) != (pipeline, act.to_json(), who):
         raise LedgerStateError(
             f"proposal {proposal_id} is a {proposal.act.kind.value} of pipeline {proposal.pipeline}, approved by "
-            f"{found.answered_by}, and not what is about to be done.",
+            f"{found.answered_by}, and not the action that is about to be carried out.",
             pipeline=pipeline,
         )
     _end(connection, proposal_id, ProposalState.CARRIED_OUT, {"applied": result.applied, "intent": result.intent})
@@ -171,7 +172,7 @@ def _locked(connection: Connection, proposal_id: str) -> ProposalRecord:
     query = sa.select(tables.proposal).where(_P.id == proposal_id).with_for_update()
     row = connection.execute(query).mappings().one_or_none()
     if row is None:
-        raise LedgerStateError(f"the ledger holds no proposal {proposal_id}.", hint="Ask again: trigger the DAG anew.")
+        raise LedgerStateError(f"the ledger holds no proposal {proposal_id}.", hint="Trigger the DAG again.")
     return _record(row)
 
 
@@ -198,7 +199,7 @@ def _check_digest(found: ProposalRecord, digest: str) -> None:
         raise LedgerStateError(
             f"proposal {found.proposal.id} is not what its digest says: it was altered after it was stored.",
             pipeline=found.proposal.pipeline,
-            hint="Nothing was changed. Look at who may write to the ledger's table ckpt_proposal.",
+            hint="Nothing was changed. Check which users may write to the ledger's table ckpt_proposal.",
         )
 
 

@@ -1,6 +1,7 @@
-"""The command with which a run begins: make the ledger agree with the sink's receipts (semantics, section 4.3 and 4.4).
+"""First command of a run: make the ledger agree with the sink's receipts (semantics, section 4, steps 3 and 4).
 
-``core/reconcile.py`` decides; this loads, stores, and keeps the dead-letter index. Call it after the sink was fenced.
+``core/reconcile.py`` decides; this module loads, stores, and updates the dead letter index. Call it after the sink was
+fenced.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from airflow_provider_ckpt.ledger.unit_of_work import Work
 
 
 def reconcile(work: Work, receipts: Iterable[Receipt], forgotten: Forgotten) -> Reconciliation:
-    """Acknowledge known receipts, import the others, then fence what older epochs left open.
+    """Acknowledge known receipts, import the others, then fence attempts that older epochs left open.
 
-    :param forgotten: replays of dead letters that have receipts and that the ledger does not know
-    :raises LedgerStateError: if a receipt is of a partition that the ledger does not know
+    :param receipts: the sink's receipts, read after it was fenced
+    :param forgotten: replays of dead letters that have receipts in the sink and are unknown to the ledger
+    :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
     """
     result = Reconciliation()
     _recall(work, forgotten)
@@ -52,7 +54,7 @@ def reconcile(work: Work, receipts: Iterable[Receipt], forgotten: Forgotten) -> 
 
 
 def _recall(work: Work, forgotten: Forgotten) -> None:
-    """Take forgotten replays among the side partitions again: what has a receipt is imported, the rest is sent."""
+    """Add forgotten replays as side partitions again: batches with a receipt are imported, the others will be sent."""
     for name, replay in forgotten.replays.items():
         key = BatchKey(side_generation(name), name, 0)
         if key.source in work.stored:
@@ -90,7 +92,7 @@ def _note(work: Work, events: Sequence[Event], rest: Mapping[BatchKey, Receipt],
 
 
 def _give_up_unconfirmed(work: Work) -> None:
-    """Stop waiting to hear of what older epochs sent at most once: whether it arrived will never be known."""
+    """Stop waiting for receipts of at-most-once batches of older epochs; whether they arrived will never be known."""
     for item in work.changing:
         for seq, batch in list(item.unconfirmed.items()):
             if batch.epoch is not None and batch.epoch < work.lease.epoch:

@@ -1,4 +1,4 @@
-"""Deletes what nobody will ask for any more, in small portions that a run can live beside (``airflow ckpt gc``).
+"""Delete rows that are no longer needed, in small portions beside a running pipeline (``airflow ckpt gc``).
 
 A portion is a transaction that locks the pipeline's lease row like any command, without taking the lease. What stays:
 what is younger than ``keep``; the receipts of the current generations; side partitions that the low watermark has not
@@ -33,14 +33,16 @@ _I, _M, _P, _R = tables.intent.c, tables.mark.c, tables.partition.c, tables.rece
 
 Writing = Callable[[], AbstractContextManager[Connection]]
 Found = tuple[int, bool]
-"""How many rows a portion concerned, and whether there may be more."""
+"""Number of rows in a portion, and whether there may be more."""
 
 
 class Collection:
-    """One collection of one pipeline.
+    """Garbage collection of one pipeline.
 
     :param writing: opens a command's transaction
-    :param keep: what is younger stays
+    :param pipeline: name of the pipeline
+    :param keep: age from which rows may be deleted
+    :param now: time at which the age is taken
     :param dry: only count
     """
 
@@ -52,9 +54,11 @@ class Collection:
         self._dry = dry
 
     def run(self, *, who: str, why: str | None) -> dict[str, int]:
-        """Delete and merge, a portion a transaction, and leave one event.
+        """Delete and merge rows, one transaction per portion, and record one event.
 
-        :returns: rows by what they are
+        :param who: the actor
+        :param why: the actor's reason, if it was given
+        :returns: number of rows, by what they hold
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._writing() as connection:
@@ -99,12 +103,12 @@ class Collection:
         return sa.and_(_I.pipeline == self._pipeline, _I.applied_at < self._cutoff)
 
     def _proposals(self) -> sa.ColumnElement[bool]:
-        """Proposals that nobody can use any more; the audit trail keeps what was carried out."""
+        """Select proposals that have expired; the audit log stores those that were carried out."""
         columns = tables.proposal.c
         return sa.and_(columns.pipeline == self._pipeline, columns.expires_at < self._cutoff)
 
     def _superseded(self) -> sa.ColumnElement[bool]:
-        """Batches whose place a receipt with another range has taken; their numbers are not given again."""
+        """Select batches that a receipt with another range has superseded; their numbers are not used again."""
         young = sa.exists().where(
             _A.pipeline == _B.pipeline,
             _A.generation == _B.generation,
@@ -115,7 +119,7 @@ class Collection:
         return sa.and_(_B.pipeline == self._pipeline, _B.state == BatchState.SUPERSEDED.value, ~young)
 
     def _done_sides(self, connection: Connection) -> list[sa.RowMapping]:
-        """Side partitions that ended long ago, and whose stretch recovery does not look at any more."""
+        """Return the side partitions that ended before the cutoff and whose range recovery no longer checks."""
         rows = connection.execute(sa.select(tables.partition).where(_P.pipeline == self._pipeline)).mappings().all()
         low = {row["partition"]: row["low"] for row in rows if row["side_end"] is None}
         batches = sa.select(_B.partition).where(_B.pipeline == self._pipeline).distinct()
@@ -131,7 +135,7 @@ class Collection:
         ]
 
     def _side_partitions(self, connection: Connection) -> Found:
-        """Their generations end with their sums; the receipts go with those of other ended generations."""
+        """End the generations of finished side partitions with their sums; :meth:`_receipts` deletes their receipts."""
         done = self._done_sides(connection)
         if self._dry or not done:
             return len(done), False
@@ -151,7 +155,7 @@ class Collection:
         return len(done), False
 
     def _receipts(self, connection: Connection) -> Found:
-        """Receipts of generations that ended long ago; their sums stay with the generation."""
+        """Delete receipts of generations that ended before the cutoff; their sums stay with the generation."""
         long_ago = sa.and_(_G.pipeline == self._pipeline, _G.ended_at < self._cutoff)
         places = [tuple(row) for row in connection.execute(sa.select(_G.generation, _G.partition).where(long_ago))]
         if self._dry:
@@ -166,7 +170,7 @@ class Collection:
         return total, False
 
     def _merge(self, connection: Connection) -> Found:
-        """Receipts of ended generations that are one a batch, since the low watermark never reached them."""
+        """Merge receipts of ended generations that are still one per batch, as the low watermark never reached them."""
         single = sa.and_(_G.pipeline == self._pipeline, _G.single_from.is_not(None), _G.ended_at >= self._cutoff)
         rows = connection.execute(sa.select(_G.generation, _G.partition, _G.single_from).where(single)).all()
         total = 0
@@ -186,7 +190,7 @@ class Collection:
         return total, False
 
     def _marks(self, connection: Connection) -> Found:
-        """Marks that no look back and no low watermark needs; what is a day old is thinned to one an hour."""
+        """Delete snapshots that no look-up and no low watermark needs; after a day only one per hour is kept."""
         query = sa.select(_M.partition, _M.at, _M.generation, _M.planned_end).where(_M.pipeline == self._pipeline)
         by_partition: dict[str, list[Any]] = {}
         for row in connection.execute(query.order_by(_M.partition, _M.at)):
@@ -234,6 +238,6 @@ class Collection:
 
 
 def _looked_at(row: sa.RowMapping) -> str | None:
-    """The source partition whose recovery asks for a side partition's receipts; of dead letters nobody."""
+    """Return the source partition whose recovery needs a side partition's receipts; None for dead letter replays."""
     key = BatchKey(row["generation"], row["partition"], 0)
     return None if key.letters else key.source

@@ -1,4 +1,4 @@
-"""What runs do in the ledger: hold the lease, plan, begin, reconcile, settle."""
+"""Commands of runs: hold the lease, plan, begin, reconcile, settle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RunCommands(Session):
-    """The commands of whoever holds, or wants, the lease of a pipeline."""
+    """Commands of a run that holds, or wants, the lease of a pipeline."""
 
     def acquire(
         self,
@@ -38,13 +38,15 @@ class RunCommands(Session):
         is_dead: Callable[[str], bool] = nobody_is_dead,
         force: bool = False,
     ) -> Lease:
-        """Take the pipeline's lease under a new epoch, if it is free, expired, our own, or a dead owner's.
+        """Take the pipeline's lease under a new epoch if it is free, expired, already this owner's, or a dead owner's.
 
-        :param ttl: not renewed for this long, it may be taken over
-        :param at_least: the new epoch is greater than this too: the sink's fence
-        :param is_dead: knows whether an owner is certainly gone
-        :param force: take it from whoever holds it (a person's force stop)
-        :raises LeaseBusyError: if another owner holds it; says who and until when
+        :param pipeline: name of the pipeline, which is created if it is new
+        :param owner: the new owner
+        :param ttl: time without renewal after which another owner may take the lease over
+        :param at_least: epoch of the sink's fence; the new epoch is greater than this too
+        :param is_dead: returns whether an owner is certainly gone
+        :param force: take it whoever holds it (a user's force stop)
+        :raises LeaseBusyError: if another owner holds it; names the owner and the expiry
         """
         with self._writing() as connection:
             lease, held, why = leases.acquire(connection, pipeline, owner, ttl, at_least, is_dead, force=force)
@@ -55,7 +57,7 @@ class RunCommands(Session):
         return replace(lease, taken_over=taken)
 
     def renew(self, lease: Lease) -> None:
-        """Hold the lease for another ``ttl`` from now.
+        """Extend the lease by its ``ttl`` from now.
 
         :raises StaleEpochError: if a newer epoch was granted, or it was released
         """
@@ -63,15 +65,18 @@ class RunCommands(Session):
             leases.renew(connection, lease.pipeline, lease.epoch, lease.owner)
 
     def release(self, lease: Lease) -> None:
-        """Give the lease back; a second time, or after a takeover, nothing happens."""
+        """Release the lease; if it is already released or taken over, nothing happens."""
         with self._writing() as connection:
             if leases.release(connection, lease):
                 moment = leases.now(connection)
                 bulk_sql.insert(connection, tables.event, [events.row(lease, moment, "lease_released", {})])
 
     def attach(self, pipeline: str, epoch: int, owner: str) -> Lease:
-        """Carry on the lease that another process of the same run acquired, and renew it.
+        """Return and renew the lease that another process of the same run acquired.
 
+        :param pipeline: name of the pipeline
+        :param epoch: epoch of the lease
+        :param owner: owner of the lease
         :raises StaleEpochError: if the epoch is not the current one, or not this owner's
         """
         with self._writing() as connection:
@@ -90,19 +95,26 @@ class RunCommands(Session):
         files: Sequence[SourceFile] = (),
         now: datetime | None = None,
     ) -> None:
-        """Start new partitions at their declared first position; known ones stay as they are.
+        """Start new partitions at their declared first position; known ones are not changed.
 
-        :param files: what the positions of new ones were counted on, recorded in the same transaction
-        :raises SourceError: if a known partition is another thing now than the one it was started on
+        :param lease: the lease
+        :param partitions: first position of each partition
+        :param files: files from which the positions of new partitions were counted, stored in the same transaction
+        :param now: time of the command; the current time if None
+        :raises LedgerStateError: if the files do not continue the pipeline's list
+        :raises SourceError: if the source of a known partition was recreated or replaced since it was started
         """
         with self._command(lease, now, ()) as work:
             planning.start_partitions(work, partitions, files)
 
     def plan(self, lease: Lease, plan: Plan, *, now: datetime | None = None) -> list[Batch]:
-        """Record what planning found: batches, files, bounds and states; all of it or nothing.
+        """Store the result of a planning (batches, files, bounds and the source's values), all of it or nothing.
 
+        :param lease: the lease
+        :param plan: the result
+        :param now: time of the command; the current time if None
         :returns: the new batches
-        :raises LedgerStateError: while draining or stopped, or if a range does not continue its partition
+        :raises LedgerStateError: if the pipeline is draining or stopped, or a range does not continue its partition
         """
         names = {batch.partition for batch in plan.batches} | set(plan.bounds) | set(plan.states)
         touch: Touch = dict.fromkeys(names, ())
@@ -112,9 +124,12 @@ class RunCommands(Session):
     def begin(
         self, lease: Lease, keys: Sequence[BatchKey], *, now: datetime, run: str, at_most_once: bool = False
     ) -> list[Batch]:
-        """Open an attempt of each batch, or of none.
+        """Begin an attempt of each batch, or of none.
 
-        :param run: names the run in the attempts' records
+        :param lease: the lease
+        :param keys: the batches
+        :param now: time of the command
+        :param run: name of the run, stored with the attempts
         :param at_most_once: resolve the batches as ``sent`` at once
         :raises LedgerStateError: if a batch is not planned, is due later, or the pipeline is draining or stopped
         """
@@ -130,12 +145,14 @@ class RunCommands(Session):
         window: timedelta | None = None,
         forgotten: Forgotten | None = None,
     ) -> Reconciliation:
-        """Make the ledger agree with the sink's receipts, then fence what older epochs left open.
+        """Make the ledger agree with the sink's receipts, then fence attempts that older epochs left open.
 
-        :param receipts: read after the sink was fenced; all of them are read before the transaction begins
-        :param window: the low watermark follows the checkpoint at this distance; without one it is the checkpoint
-        :param forgotten: replays of dead letters that :meth:`forgotten_replays` named, as the sink keeps them
-        :raises LedgerStateError: if they speak of a partition or generation that the ledger does not know
+        :param lease: the lease
+        :param receipts: the sink's receipts, read after it was fenced; all are read before the transaction begins
+        :param now: time of the command
+        :param window: distance of the low watermark behind the checkpoint; without one it is the checkpoint
+        :param forgotten: replays of dead letters that :meth:`forgotten_replays` returned, as the sink stores them
+        :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know
         """
         found = list(receipts)
         with self._command(lease, now) as work:
@@ -156,9 +173,13 @@ class RunCommands(Session):
     ) -> Settlement:
         """End the attempts that a wave reports, and move the checkpoint.
 
-        :param unit: gives a random number in [-1, 1] for each retry's jitter
-        :param window: the low watermark follows the checkpoint at this distance; without one it is the checkpoint
-        :param patience: how long a statement may take, or wait for another command
+        :param lease: the lease
+        :param outcomes: outcomes of the wave's attempts
+        :param now: time of the command
+        :param policy: policy that decides about failed batches
+        :param unit: returns a random number in [-1, 1] for each retry's jitter
+        :param window: distance of the low watermark behind the checkpoint; without one it is the checkpoint
+        :param patience: limit on the duration of a statement and on waiting for another command; None for the default
         """
         with self._command(lease, now, _numbers(outcome.key for outcome in outcomes), patience) as work:
             return settling.settle(work, outcomes, policy=policy, unit=unit, window=window)
@@ -174,13 +195,15 @@ class RunCommands(Session):
         limit: int,
         window: timedelta | None = None,
     ) -> Settlement:
-        """Account for a wave that Spark did not live to report.
+        """Settle a wave whose Spark was lost before it could report.
 
-        :param lanes: what the wave held, each lane in order
-        :param receipts: read from the sink after the loss
+        :param lease: the lease
+        :param lanes: batches of the wave, each lane in order
+        :param receipts: receipts read from the sink after the loss
+        :param now: time of the command
         :param alone: whether the wave was one batch running alone
-        :param limit: at so many deaths the batch is held
-        :param window: the low watermark follows the checkpoint at this distance; without one it is the checkpoint
+        :param limit: number of deaths at which the batch is held
+        :param window: distance of the low watermark behind the checkpoint; without one it is the checkpoint
         """
         found = list(receipts)
         touch = {key.partition for lane in lanes for key in lane} | {receipt.key.partition for receipt in found}
@@ -188,13 +211,13 @@ class RunCommands(Session):
             return settling.lost(work, lanes, found, alone=alone, limit=limit, window=window)
 
     def cancel(self, lease: Lease, *, now: datetime) -> list[BatchKey]:
-        """Cancel every open attempt of this lease."""
+        """Cancel every open attempt of this lease; return the batches."""
         with self._command(lease, now) as work:
             return settling.cancel(work)
 
 
 def _numbers(keys: Iterable[BatchKey]) -> dict[str, list[int]]:
-    """The batches that a command is about, by partition."""
+    """Return the numbers of batches by partition."""
     numbers: dict[str, list[int]] = {}
     for key in keys:
         numbers.setdefault(key.partition, []).append(key.seq)

@@ -1,6 +1,6 @@
-"""Commands that end attempts: settle a wave's outcomes, account for a lost Spark, cancel, and reconcile with the sink.
+"""Commands that end attempts: settle a wave's outcomes, settle a lost wave, cancel.
 
-A receipt is the truth; everything else only says that an attempt is over and its batch has to wait for another.
+Only a receipt resolves a batch; any other outcome ends the attempt, and the batch waits for another.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from airflow_provider_ckpt.ledger.store import events as trail
 from airflow_provider_ckpt.ledger.types import Settlement
 from airflow_provider_ckpt.ledger.unit_of_work import Work
 
-UNREPORTED = ErrorInfo(ErrorType.GENERIC, "the lane said that the batch failed, and not why")
-"""Stands in where an outcome carries no error; like anything that no rule names, it halts."""
+UNREPORTED = ErrorInfo(ErrorType.GENERIC, "the lane reported that the batch failed, without an error")
+"""Error of a failed outcome that carries none; like any error without a rule it halts the pipeline."""
 
 Fresh = list[tuple[Receipt, dict[str, int]]]
 
 
 def take(work: Work, receipt: Receipt) -> bool:
-    """Resolve the batch that a receipt speaks of; says whether that was news.
+    """Resolve the batch of a receipt; return whether the receipt was unknown.
 
-    A receipt whose range is not the batch's is imported: the sink is right, and what stays uncovered is planned again.
+    If the receipt has another range than the batch it is imported: the sink is right, and ranges without a receipt are
+    planned again.
     """
     if receipt.key.side and receipt.key.partition not in work.stored:
-        return False  # of a side partition that has ended and was collected
+        return False  # its side partition has ended and was garbage-collected
     item = work.item(receipt.key.partition)
     if item.confirm(receipt):
         return True
@@ -63,10 +64,12 @@ def settle(
     unit: Callable[[], float],
     window: timedelta | None = None,
 ) -> Settlement:
-    """Acknowledge what has a receipt, and let the policy decide about the rest (semantics, sections 1 and 7).
+    """Acknowledge outcomes with a receipt, and let the policy decide about failures (semantics, sections 1 and 7).
 
-    :param unit: gives a random number in [-1, 1] for each delay's jitter
-    :param window: the low watermark's distance behind the checkpoint
+    :param outcomes: outcomes of the wave's attempts
+    :param policy: policy that decides about failed batches
+    :param unit: returns a random number in [-1, 1] for each delay's jitter
+    :param window: distance of the low watermark behind the checkpoint
     """
     fresh: Fresh = []
     decisions: dict[BatchKey, Decision] = {}
@@ -95,7 +98,7 @@ def settle(
 
 
 def _storable(error: ErrorInfo) -> ErrorInfo:
-    """The error without characters that no database takes; a message may quote the record that it is about."""
+    """Return the error without characters that databases refuse; its message may quote the failed record."""
     message = _without_nul(error.message)
     trace = error.trace and _without_nul(error.trace)
     return error if (message, trace) == (error.message, error.trace) else replace(error, message=message, trace=trace)
@@ -125,7 +128,7 @@ def _carry_out(work: Work, batch: Batch, error: ErrorInfo, decision: Decision) -
 
 
 def _give_back(work: Work, batch: Batch, outcome: AttemptOutcome) -> None:
-    """Put a batch back to planned whose attempt ended without a verdict and without a fault of its own."""
+    """Set a batch back to planned whose attempt ended without a verdict and through no fault of its own."""
     partition = work.partition(batch.key)
     back: Mapping[AttemptOutcome, Callable[..., tuple[object, list[Event]]]] = {
         AttemptOutcome.NOT_ATTEMPTED: partition.not_attempted,
@@ -154,14 +157,16 @@ def lost(
     limit: int,
     window: timedelta | None = None,
 ) -> Settlement:
-    """Account for a wave that Spark did not live to report (semantics, section 7, isolation).
+    """Settle a wave whose Spark was lost before it could report (semantics, section 7, isolation).
 
-    Of each lane the first batch without a receipt may have been the killer: it runs alone next time, and one that did
-    run alone has died once more. The rest of the lane is abandoned.
+    In each lane the first batch without a receipt may have killed the executor, so it runs alone next time; if it did
+    run alone, another death is counted. The rest of the lane is abandoned.
 
+    :param lanes: batches of the wave, each lane in order
+    :param receipts: receipts read from the sink after the loss
     :param alone: whether the wave was one batch running alone
-    :param limit: at so many deaths the batch is held
-    :param window: the low watermark's distance behind the checkpoint
+    :param limit: number of deaths at which the batch is held
+    :param window: distance of the low watermark behind the checkpoint
     """
     fresh: Fresh = [(receipt, {}) for receipt in receipts if take(work, receipt)]
     decisions: dict[BatchKey, Decision] = {}
@@ -184,7 +189,7 @@ def lost(
 
 
 def cancel(work: Work) -> list[BatchKey]:
-    """Cancel every open attempt of this lease."""
+    """Cancel every open attempt of this lease; return the batches."""
     cancelled: list[BatchKey] = []
     for partition in open_partitions(work):
         for seq, batch in partition.in_flight.items():
@@ -197,14 +202,14 @@ def cancel(work: Work) -> list[BatchKey]:
 
 
 def open_partitions(work: Work) -> list[Partition]:
-    """The pure state of every partition that the command may change."""
+    """Return every partition that the command may change."""
     return [item.partition for item in work.changing]
 
 
 def follow(work: Work, window: timedelta | None) -> None:
-    """Move the low watermark after a command that has stored its work, whether or not its partitions moved.
+    """Move the low watermark after a command has written its changes, whether or not its partitions moved.
 
-    :param window: the low watermark's distance behind the checkpoint
+    :param window: distance of the low watermark behind the checkpoint
     """
     events = _follow(work, window, idle=True)
     work.store()

@@ -1,7 +1,7 @@
-"""State in which a pipeline's sink was left: fence, target, location, and the receipts that must still be there.
+"""Store the state in which a run left the sink: fence, target, location, and receipts that must still be there.
 
-``core/sink_standing.py`` compares that state with the sink. A partition remembers the numbers of the batches whose
-receipt is of its newest epoch, so a run asks the sink for no more receipts than the run before it delivered.
+``core/sink_standing.py`` compares that state with the sink. A partition stores the numbers of batches whose receipt is
+of its newest epoch, so a run asks the sink for no more receipts than the run before it delivered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WRITTEN = [state.value for state in (BatchState.IN_FLIGHT, *RESOLVED)]
 def standing(connection: Connection, pipeline: str) -> SinkStanding:
     """Return the state in which the sink was left.
 
-    Epoch, target and location are None as long as no batch was begun there: such a sink holds nothing to lose.
+    Epoch, target and location are None as long as no batch began there: such a sink has nothing to lose.
     """
     columns = (_N.sink_epoch, _N.sink_target, _N.sink_location, _N.sink_unaccepted)
     row = connection.execute(sa.select(*columns).where(_N.name == pipeline)).one_or_none()
@@ -50,7 +50,7 @@ def standing(connection: Connection, pipeline: str) -> SinkStanding:
 
 
 def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
-    """Batches whose receipt the sink must hold, in order.
+    """Return the batches whose receipt the sink must hold, in order.
 
     They are all that have a receipt of the newest epoch raised there, the newest of each partition of an older epoch,
     and those beyond the checkpoint that no person has accepted as lost. Whatever suffix of its commits the sink has
@@ -78,19 +78,19 @@ def expected_receipts(connection: Connection, pipeline: str) -> list[BatchKey]:
 
 
 def by_key(connection: Connection, pipeline: str) -> bool:
-    """Whether the sink replaces rows by key, as the newest run declared it."""
+    """Return whether the sink replaces rows by key, according to the newest run's declaration."""
     document = connection.execute(sa.select(_N.document).where(_N.name == pipeline)).scalar_one()
     return bool(document) and document.get("sink", {}).get("mode") == "upsert"
 
 
 def first_positions(connection: Connection, pipeline: str) -> dict[str, int]:
-    """By partition, the least position that any of its generations began at."""
+    """Return for each partition the least position at which one of its generations began."""
     least = sa.select(_G.partition, sa.func.min(_G.base)).where(_G.pipeline == pipeline).group_by(_G.partition)
     return {row[0]: row[1] for row in connection.execute(least)}
 
 
 def skipped(connection: Connection, pipeline: str) -> dict[tuple[int, str], list[Range]]:
-    """Ranges that were let go, by generation and partition, as far back as the audit trail goes."""
+    """Return the skipped ranges by generation and partition, as far back as the audit log goes."""
     rows = connection.execute(
         sa.select(_E.generation, _E.partition, _E.detail).where(_E.pipeline == pipeline, _E.kind == "skipped")
     )
@@ -102,7 +102,7 @@ def skipped(connection: Connection, pipeline: str) -> dict[tuple[int, str], list
 
 
 def note(work: Work, now: SinkStanding) -> None:
-    """Store how the sink stands under this epoch; an event says if target or location are others than before."""
+    """Store the state of the sink under this epoch; record an event if target or location have changed."""
     pipeline = work.lease.pipeline
     before = standing(work.connection, pipeline)
     values = {"sink_epoch": now.epoch, "sink_target": now.target, "sink_location": now.location}
@@ -113,7 +113,7 @@ def note(work: Work, now: SinkStanding) -> None:
 
 
 def note_unaccepted(work: Work, seen: Unaccepted) -> None:
-    """Store the evidence of a sink that is about to be accepted; :func:`forget` takes it out again."""
+    """Store the evidence of a sink that is about to be accepted; :func:`forget` deletes it."""
     here = _N.name == work.lease.pipeline
     work.connection.execute(tables.pipeline.update().where(here).values(sink_unaccepted=seen.to_json()))
 
@@ -132,12 +132,12 @@ def accepted(connection: Connection, pipeline: str) -> AcceptedSink:
 
 
 def forget(connection: Connection, pipeline: str) -> None:
-    """Expect nothing of the sink until the next run has fenced it."""
+    """Delete the stored state of the sink; the next run stores it again once it has fenced the sink."""
     nothing = {"sink_epoch": None, "sink_target": None, "sink_location": None, "sink_unaccepted": None}
     connection.execute(tables.pipeline.update().where(_N.name == pipeline).values(nothing))
     connection.execute(tables.partition.update().where(_P.pipeline == pipeline).values(receipted=None))
 
 
 def to_json(known: SinkStanding) -> dict[str, Any]:
-    """A JSON-ready dict."""
+    """Return a JSON-ready dict of epoch, target and location."""
     return {"epoch": known.epoch, "target": known.target, "location": known.location}

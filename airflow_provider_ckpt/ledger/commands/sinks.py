@@ -1,4 +1,4 @@
-"""The ledger's commands about a pipeline's sink: how it was left, what it must hold, and what was let go."""
+"""Commands and queries for a pipeline's sink: the state in which it was left, expected receipts, skipped ranges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.ledger.types import Lease
 
 
 class SinkCommands(Session):
-    """The ledger's commands about a pipeline's sink; see ``sinks.py``."""
+    """Commands and queries for a pipeline's sink; see ``sink_state.py``."""
 
     def sink_standing(self, pipeline: str) -> SinkStanding:
         """Return the state in which the newest run left the sink."""
@@ -21,29 +21,29 @@ class SinkCommands(Session):
             return sink_state.standing(connection, pipeline)
 
     def expected_receipts(self, pipeline: str) -> list[BatchKey]:
-        """Batches whose receipt the sink must hold: as many as the newest run delivered, and what is pending."""
+        """Return the batches whose receipt the sink must hold; see ``sink_state.py`` for the choice."""
         with self._reading() as connection:
             return sink_state.expected_receipts(connection, pipeline)
 
     def note_sink(self, lease: Lease, standing: SinkStanding) -> None:
-        """Store how the sink stands, once its fence has been raised to the lease's epoch."""
+        """Store the state of the sink after its fence was raised to the lease's epoch."""
         with self._command(lease, touch=()) as work:
             sink_state.note(work, standing)
 
     def note_unaccepted(self, lease: Lease, seen: Unaccepted) -> None:
-        """Store the evidence of a sink that a person is about to accept, before its fence is raised.
+        """Store the evidence of a sink that a user is about to accept, before its fence is raised.
 
-        Runs are refused from then on until an act on the sink was carried out.
+        Runs are refused from then on until an action on the sink has been carried out.
         """
         with self._command(lease, touch=()) as work:
             sink_state.note_unaccepted(work, seen)
 
     def first_positions(self, pipeline: str) -> dict[str, int]:
-        """By partition, the least position that any of its generations began at."""
+        """Return for each partition the least position at which one of its generations began."""
         with self._reading() as connection:
             return sink_state.first_positions(connection, pipeline)
 
     def skipped_ranges(self, pipeline: str) -> Mapping[tuple[int, str], list[Range]]:
-        """Ranges that a person or policy let go, by generation and partition, as far back as the audit trail goes."""
+        """Return the skipped ranges by generation and partition, as far back as the audit log goes."""
         with self._reading() as connection:
             return sink_state.skipped(connection, pipeline)

@@ -1,1 +1,1 @@
-"""Queries that read the ledger; each sees one snapshot and needs no lease."""
+"""Queries of the ledger: status, audit, receipts, recovery plan, events; each reads one snapshot without a lease."""

@@ -1,7 +1,7 @@
-"""Checks everything that the ledger says of a pipeline against the named invariants, and accounts for every position.
+"""Check everything that the ledger stores of a pipeline against the named invariants, and account for every position.
 
-A read in one snapshot, beside running commands. ``quick`` looks only at what lies beyond the merged receipts, so that
-its cost does not follow the history.
+It reads one snapshot beside running commands. A quick audit checks only what lies beyond the merged receipts, so that
+its cost does not depend on the length of the history.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from airflow_provider_ckpt.ledger.queries import status
 from airflow_provider_ckpt.ledger.store import partitions, tables
 
 ATTEMPTS = "AttemptsMatchBatches"
-"""Every batch in flight has its one open attempt, and no other batch has one."""
+"""Invariant: every batch in flight has exactly one open attempt, and no other batch has one."""
 
 LETTERS = "DeadLettersAreIndexed"
-"""The dead-letter index holds as many records as the receipts say."""
+"""Invariant: the dead letter index holds as many records as the receipts count."""
 
 
 def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, Any]:
-    """What was checked and what does not hold, JSON-ready.
+    """Return what was checked, each violation, and an account of every partition; JSON-ready.
 
     :param quick: leave out what only the whole history can show
     :raises ConfigError: if the ledger does not know the pipeline
@@ -78,7 +78,7 @@ def _passed(connection: Connection, pipeline: str, item: partitions.Stored, *, q
 
 
 def _sent(item: partitions.Stored, passed: Sequence[RangeReceipt], *, quick: bool) -> list[RangeReceipt]:
-    """What the checkpoint has passed because it was sent at most once, and nobody has heard of since."""
+    """Return receipts for batches below the checkpoint that were sent at most once and never confirmed."""
     first = passed[0].range.start if quick and passed else item.partition.base
     return [RangeReceipt.of(batch) for batch in item.unconfirmed.values() if batch.range.start >= first]
 
@@ -95,7 +95,7 @@ def _check(item: partitions.Stored, passed: Sequence[RangeReceipt], epoch: int, 
 
 
 def _account(item: partitions.Stored, passed: Sequence[RangeReceipt]) -> dict[str, Any]:
-    """Where every position from the base to the plan's end is: behind a receipt, in a batch, or nowhere."""
+    """Account for every position from the base to the planned end: receipted, in a batch, or unaccounted for."""
     partition = item.partition
     counts = sum((receipt.counts for receipt in passed), Counts())
     states: dict[str, int] = {}
@@ -143,4 +143,4 @@ def _letters(connection: Connection, pipeline: str) -> list[Violation]:
     told = int(merged or 0) + sum(document["counts"]["dead_lettered"] for document in pending)
     if int(indexed or 0) >= told:
         return []
-    return [Violation(LETTERS, "", f"receipts tell of {told} dead letters, and {int(indexed or 0)} are indexed")]
+    return [Violation(LETTERS, "", f"receipts count {told} dead letters, and {int(indexed or 0)} are indexed")]

@@ -1,6 +1,6 @@
-"""What ``airflow ckpt inspect`` shows: one batch with its attempts, one partition with its history, all that waits.
+"""Queries of ``airflow ckpt inspect``: one batch with its attempts, one partition with its history, or all unresolved.
 
-Reads in one snapshot; a batch that the checkpoint has passed is known by the range receipt and the audit trail only.
+A batch that the checkpoint has passed is known only by its range receipt and the audit log.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ _RECEIPTS = 100
 
 
 def inspect(connection: Connection, pipeline: str, what: BatchKey | str | None) -> dict[str, Any]:
-    """A batch, a partition by its id, or with None everything that is not resolved; JSON-ready.
+    """Return details of a batch, of a partition, or of everything unresolved; JSON-ready.
 
+    :param pipeline: name of the pipeline
+    :param what: key of a batch, id of a partition, or None for everything unresolved
     :raises ConfigError: if the ledger does not know the pipeline
     :raises LedgerStateError: if it does not know the batch or partition
     """
@@ -35,7 +37,7 @@ def inspect(connection: Connection, pipeline: str, what: BatchKey | str | None) 
 
 
 def _unresolved(connection: Connection, pipeline: str) -> dict[str, Any]:
-    """Every batch that blocks a checkpoint, and what no batch covers."""
+    """Return every batch that blocks a checkpoint, and ranges that no batch covers."""
     phase = status.known(connection, pipeline).phase
     stored = status.partitions(connection, pipeline)
     blocking = [batch for item in stored.values() for batch in item.partition.blocking.values()]
@@ -48,7 +50,7 @@ def _unresolved(connection: Connection, pipeline: str) -> dict[str, Any]:
 
 
 def _partition(connection: Connection, pipeline: str, name: str) -> dict[str, Any]:
-    """One partition: where it stands, its generations, its newest receipts, and the batches beyond its checkpoint."""
+    """Return one partition: its positions, generations, newest receipts, and the batches beyond its checkpoint."""
     item = _item(connection, pipeline, name)
     part = item.partition
     c = tables.generation.c
@@ -102,7 +104,7 @@ def _partition(connection: Connection, pipeline: str, name: str) -> dict[str, An
 
 
 def _batch(connection: Connection, pipeline: str, key: BatchKey) -> dict[str, Any]:
-    """One batch: all that is known of it, its attempts, its dead letters and its events."""
+    """Return one batch with its attempts, dead letters and events."""
     item = _item(connection, pipeline, key.partition)
     part = item.partition
     found = part.batches.get(key.seq) or item.unconfirmed.get(key.seq) if key.generation == part.generation else None
@@ -125,7 +127,7 @@ def _batch(connection: Connection, pipeline: str, key: BatchKey) -> dict[str, An
 
 
 def _describe(batch: Batch) -> dict[str, Any]:
-    """All that is stored of a batch, JSON-ready."""
+    """Return all that is stored of a batch, JSON-ready."""
     return {
         "batch": str(batch.key),
         "state": batch.state.value,
@@ -165,7 +167,7 @@ def _gaps(item: partitions.Stored) -> list[list[int]]:
 
 
 def _newest_receipts(connection: Connection, pipeline: str, name: str, generation: int) -> list[RangeReceipt]:
-    """The newest ones only: above the low watermark there is one a batch."""
+    """Return only the newest receipts, since above the low watermark there is one per batch."""
     c = tables.receipt.c
     first = connection.execute(
         sa.select(c.range_start)

@@ -1,4 +1,4 @@
-"""What is measured of a pipeline beyond its partitions: since when it stands still, what is parked, what expired."""
+"""Measured values of a pipeline: age of its most delayed checkpoint, parked dead letters, expired ranges."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _P, _M, _D, _E = tables.partition.c, tables.mark.c, tables.dead_letter.c, tables
 
 
 def measure(connection: Connection, pipeline: str, after: int | None) -> Measures:
-    """Read it all.
+    """Read the measured values of a pipeline.
 
-    :param after: tell of what expired after this event; of nothing if None
+    :param pipeline: name of the pipeline
+    :param after: report ranges that expired after this event; none if None
     """
     parked, oldest = connection.execute(
         sa.select(sa.func.coalesce(sa.func.sum(_D.records), 0), sa.func.min(_D.at)).where(
@@ -33,10 +34,10 @@ def measure(connection: Connection, pipeline: str, after: int | None) -> Measure
 
 
 def _standing(pipeline: str) -> sa.Select[datetime]:
-    """Since when the checkpoint of each partition stands that has something planned beyond it.
+    """Select when the checkpoint last moved, for each partition with work planned beyond it.
 
-    A partition's ``moved_at`` is also that of its plan; marks keep how it stood before, so the first of them with this
-    checkpoint says when it got there.
+    A partition's ``moved_at`` also changes when work is planned. Its history holds earlier snapshots, so the first
+    snapshot with the current checkpoint says when the checkpoint was reached.
     """
     same = sa.and_(
         _M.pipeline == _P.pipeline,

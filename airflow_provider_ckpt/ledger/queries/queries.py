@@ -1,4 +1,4 @@
-"""What the ledger shows of a pipeline."""
+"""The ledger's queries as methods."""
 
 from __future__ import annotations
 
@@ -27,39 +27,46 @@ if TYPE_CHECKING:
 
 
 class Views(Session):
-    """Reads; each is one snapshot and takes no lease."""
+    """Queries; each reads one snapshot and takes no lease."""
 
     def partitions(self, pipeline: str) -> dict[str, PartitionRecord]:
-        """Every partition by id, with the batches beyond its checkpoint; empty for a pipeline that never ran."""
+        """Return every partition by id, with the batches beyond its checkpoint; empty if the pipeline never ran."""
         with self._reading() as connection:
             return {name: item.record for name, item in reads.partitions(connection, pipeline).items()}
 
     def collected(self, pipeline: str) -> dict[str, Known]:
-        """Up to where no receipt of the sink's is news, of side partitions that are ended and collected."""
+        """Return the end positions of garbage-collected side partitions; receipts up to there are known."""
         with self._reading() as connection:
             return partition_history.collected(connection, pipeline)
 
     def files(self, pipeline: str, ranges: Sequence[Range] | None = None) -> list[SourceFile]:
-        """Discovered files by ordinal, all or those that overlap one of the ranges."""
+        """Return discovered files by ordinal, all or those that overlap one of the ranges."""
         with self._reading() as connection:
             return reads.files(connection, pipeline, ranges)
 
     def receipts(self, pipeline: str) -> list[RangeReceipt]:
-        """What the checkpoint has passed, by generation, partition and position."""
+        """Return the receipts below the checkpoint, ordered by generation, partition and position.
+
+        :raises ConfigError: if the ledger does not know the pipeline
+        """
         with self._reading() as connection:
             reads.known(connection, pipeline)
             return ranges.load(connection, pipeline)
 
     def events(self, pipeline: str, limit: int = 100) -> list[dict[str, Any]]:
-        """The newest events of the audit trail, oldest of them first, JSON-ready."""
+        """Return the newest events of the audit log in order, JSON-ready.
+
+        :param limit: maximum number of events
+        :raises ConfigError: if the ledger does not know the pipeline
+        """
         with self._reading() as connection:
             reads.known(connection, pipeline)
             return reads.events(connection, pipeline, limit)
 
     def positions_at(self, pipeline: str, at: datetime) -> dict[str, int]:
-        """Where the checkpoint of each source partition stood at some time, and never later than that; for a rewind.
+        """Return the checkpoint of each source partition at a time, or an earlier position, never a later one.
 
-        :param at: aware
+        :param at: the time, with a zone
         :raises ConfigError: if the ledger does not know the pipeline
         """
         with self._reading() as connection:
@@ -75,11 +82,14 @@ class Views(Session):
         window: timedelta | None = None,
         shown: Shown | None = None,
     ) -> list[Missing]:
-        """What is above the low watermarks and unaccounted for, each position once; see ``core/recovery.py``.
+        """Return what is unaccounted for above the low watermarks, each position once; see ``core/recovery.py``.
 
-        :param settle_lag: leave out what is younger
-        :param window: where the low watermark would stand by now; where it was stored if None
-        :param shown: asks the source how many records it shows in some ranges of a partition, after the read has ended
+        :param pipeline: name of the pipeline
+        :param settle_lag: leave out ranges that were planned or receipted more recently than this
+        :param now: time at which ages are taken; the current time if None
+        :param window: distance at which the low watermark would be by now; if None, it is taken as stored
+        :param shown: compares ranges of a partition with the source, after the snapshot was closed; if None, the source
+            is not asked
         :raises ConfigError: if the ledger does not know the pipeline, or no run has declared its first start
         """
         moment = now or datetime.now(UTC)
@@ -87,7 +97,7 @@ class Views(Session):
             known = reads.accounts(connection, pipeline, now=moment, settle_lag=settle_lag, window=window)
         if not known:
             raise ConfigError(
-                "its first start was never declared, so nothing can be said to be missing.",
+                "its first start was never declared, so there is nothing to compare with.",
                 pipeline=pipeline,
                 hint="Run it once: source.start_from says where it begins.",
             )
@@ -103,9 +113,15 @@ class Views(Session):
         window: timedelta | None = None,
         shown: Shown | None = None,
     ) -> Subscription:
-        """What is missing now, then everything new, without a gap or a double; see ``subscription.py``.
+        """Return a reader of what is missing now and of all later events, without gaps or duplicates.
 
-        :param after: go on after this event instead, as :attr:`Subscription.after` gave it
+        :param pipeline: name of the pipeline
+        :param after: continue after this event, which :attr:`Subscription.after` gave, instead of looking for what is
+            missing
+        :param settle_lag: leave out ranges that were planned or receipted more recently than this
+        :param now: time at which ages are taken; the current time if None
+        :param window: distance at which the low watermark would be by now; if None, it is taken as stored
+        :param shown: compares ranges of a partition with the source; if None, the source is not asked
         :raises ConfigError: if the ledger does not know the pipeline
         """
         moment = now or datetime.now(UTC)
@@ -120,6 +136,7 @@ class Views(Session):
     def audit(self, pipeline: str, *, quick: bool = False) -> dict[str, Any]:
         """Check every named invariant and account for every position; JSON-ready, see ``audit.py``.
 
+        :param pipeline: name of the pipeline
         :param quick: leave out what only the whole history can show
         :raises ConfigError: if the ledger does not know the pipeline
         """
@@ -127,7 +144,7 @@ class Views(Session):
             return audits.audit(connection, pipeline, quick=quick)
 
     def recorded(self, pipeline: str) -> Recorded:
-        """What the ledger says of receipts and dead letters, to be held against the sink.
+        """Return the ledger's view of receipts and dead letters, for comparison with the sink.
 
         :raises ConfigError: if the ledger does not know the pipeline
         """
@@ -135,16 +152,19 @@ class Views(Session):
             return recorded.load(connection, pipeline)
 
     def measures(self, pipeline: str, after: int | None = None) -> Measures:
-        """What is measured of a pipeline beyond its partitions; see ``measuring.py``.
+        """Return measured values of a pipeline that do not belong to one partition; see ``measures.py``.
 
-        :param after: tell of what expired after this event; of nothing if None
+        :param pipeline: name of the pipeline
+        :param after: report ranges that expired after this event; none if None
         """
         with self._reading() as connection:
             return measuring.measure(connection, pipeline, after)
 
     def inspect(self, pipeline: str, what: BatchKey | str | None = None) -> dict[str, Any]:
-        """A batch, a partition by its id, or everything that is not resolved; JSON-ready, see ``inspecting.py``.
+        """Return details of a batch, of a partition, or of everything unresolved; JSON-ready.
 
+        :param pipeline: name of the pipeline
+        :param what: key of a batch, id of a partition, or None for everything unresolved
         :raises ConfigError: if the ledger does not know the pipeline
         :raises LedgerStateError: if it does not know the batch or partition
         """
@@ -152,14 +172,14 @@ class Views(Session):
             return inspect_batches.inspect(connection, pipeline, what)
 
     def pipelines(self) -> list[str]:
-        """The names of all pipelines."""
+        """Return the names of all pipelines."""
         with self._reading() as connection:
             return reads.pipelines(connection)
 
     def status(self, pipeline: str) -> dict[str, Any]:
-        """All that a person wants to see of a pipeline, JSON-ready.
+        """Return the status of a pipeline, JSON-ready.
 
-        :raises ConfigError: if the ledger does not know it; names the nearest known ones
+        :raises ConfigError: if the ledger does not know it; names similar ones
         """
         with self._reading() as connection:
             return reads.status(connection, self.id, pipeline)

@@ -1,4 +1,4 @@
-"""Range receipts as the ledger shows them; ``merging.py`` writes them."""
+"""Read range receipts; ``store/receipts.py`` writes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _R = tables.receipt.c
 
 
 def load(connection: Connection, pipeline: str) -> list[RangeReceipt]:
-    """All range receipts of a pipeline, in order."""
+    """Return all range receipts of a pipeline, in order."""
     rows = connection.execute(
         sa.select(tables.receipt).where(_R.pipeline == pipeline).order_by(_R.generation, _R.partition, _R.range_start)
     )
@@ -23,9 +23,11 @@ def load(connection: Connection, pipeline: str) -> list[RangeReceipt]:
 def of_partition(
     connection: Connection, pipeline: str, partition: str, generation: int, *, last_at: int | None = None
 ) -> list[RangeReceipt]:
-    """The range receipts of one partition and generation, in order.
+    """Return the range receipts of one partition and generation, in order.
 
-    :param last_at: only the one that begins nearest before this position, and what comes after it
+    :param partition: id of the partition
+    :param generation: the generation
+    :param last_at: return only the receipt that begins nearest before this position, and the later ones
     """
     here = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
     query = sa.select(tables.receipt).where(here).order_by(_R.range_start)
@@ -36,7 +38,12 @@ def of_partition(
 
 
 def newest(connection: Connection, pipeline: str, partition: str, generation: int, *, limit: int) -> list[RangeReceipt]:
-    """The last range receipts of one partition and generation, in order."""
+    """Return the last range receipts of one partition and generation, in order.
+
+    :param partition: id of the partition
+    :param generation: the generation
+    :param limit: maximum number of receipts
+    """
     here = sa.and_(_R.pipeline == pipeline, _R.generation == generation, _R.partition == partition)
     query = sa.select(tables.receipt).where(here).order_by(_R.range_start.desc()).limit(limit)
     return [from_row(row) for row in connection.execute(query).mappings()][::-1]

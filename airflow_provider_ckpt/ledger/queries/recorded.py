@@ -1,4 +1,4 @@
-"""What the ledger says of a pipeline's receipts and dead letters, to be held against the sink."""
+"""The ledger's view of a pipeline's receipts and dead letters, for comparison with the sink."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_ckpt.ledger.store import dead_letters
 
 
 def load(connection: Connection, pipeline: str) -> Recorded:
-    """All of it, in one snapshot.
+    """Return receipts, batches, generations and numbers of dead letters.
 
     :raises ConfigError: if the ledger does not know the pipeline
     """

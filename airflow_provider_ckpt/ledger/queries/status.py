@@ -1,4 +1,4 @@
-"""What the ledger shows: status, receipts, events, files. Reads take a snapshot and need no lease."""
+"""Read status, events and files, and the accounts that recovery works on."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _LISTED = 100
 
 
 def pipelines(connection: Connection) -> list[str]:
-    """All names, in order."""
+    """Return all names, in order."""
     column = tables.pipeline.c.name
     return list(connection.execute(sa.select(column).order_by(column)).scalars())
 
 
 def known(connection: Connection, pipeline: str) -> sa.Row[Any]:
-    """The pipeline's own row.
+    """Return the pipeline's row.
 
-    :raises ConfigError: if there is none; names the nearest known ones
+    :raises ConfigError: if there is none; names similar pipelines
     """
     columns = tables.pipeline.c
     row = connection.execute(sa.select(tables.pipeline).where(columns.name == pipeline)).one_or_none()
@@ -52,14 +52,17 @@ def known(connection: Connection, pipeline: str) -> sa.Row[Any]:
 
 
 def partitions(connection: Connection, pipeline: str) -> dict[str, store.Stored]:
-    """Every partition with its batches; none for a pipeline that has never run."""
+    """Return every partition with its batches; empty if the pipeline has never run."""
     column = tables.pipeline.c
     phase = connection.execute(sa.select(column.phase).where(column.name == pipeline)).scalar_one_or_none()
     return {} if phase is None else store.load(connection, pipeline, Phase(phase))
 
 
 def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None) -> list[SourceFile]:
-    """Discovered files by ordinal, all or those that overlap one of the ranges."""
+    """Return discovered files by ordinal, all or those that overlap one of the ranges.
+
+    :param wanted: the ranges; None for all files
+    """
     c = tables.source_file.c
     query = sa.select(c.ordinal, c.path, c.base, c.size, c.etag).where(c.pipeline == pipeline).order_by(c.ordinal)
     if wanted is None:
@@ -79,29 +82,34 @@ def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None)
 
 
 def events(connection: Connection, pipeline: str, limit: int) -> list[dict[str, Any]]:
-    """The newest events, oldest of them first."""
+    """Return the newest events, in order.
+
+    :param limit: maximum number of events
+    """
     c = tables.event.c
     rows = connection.execute(sa.select(tables.event).where(c.pipeline == pipeline).order_by(c.id.desc()).limit(limit))
     return [as_json(row) for row in rows.mappings()][::-1]
 
 
 def as_json(row: sa.RowMapping) -> dict[str, Any]:
-    """An event, JSON-ready."""
+    """Return an event, JSON-ready."""
     recorded = row["recorded_at"]
     return dict(row) | {"at": row["at"].isoformat(), "recorded_at": recorded.isoformat() if recorded else None}
 
 
 def events_after(connection: Connection, pipeline: str, after: int, limit: int) -> list[dict[str, Any]]:
-    """The events that follow one, oldest first.
+    """Return the events that follow an event, in order.
 
-    :raises LedgerStateError: if some of them were collected
+    :param after: id of that event
+    :param limit: maximum number of events
+    :raises LedgerStateError: if some of them were garbage-collected
     """
     gone = known(connection, pipeline).collected_to
     if gone is not None and after < gone:
         raise LedgerStateError(
-            f"events up to {gone} were collected, so what followed event {after} is not known any more.",
+            f"events up to {gone} were garbage-collected, so the events after {after} are incomplete.",
             pipeline=pipeline,
-            hint="Subscribe anew without an event to go on from: that tells what is missing now.",
+            hint="Subscribe again without an event to continue from; that returns what is missing now.",
         )
     c = tables.event.c
     rows = connection.execute(
@@ -111,7 +119,7 @@ def events_after(connection: Connection, pipeline: str, after: int, limit: int) 
 
 
 def last_event(connection: Connection, pipeline: str) -> int:
-    """The newest event's id, 0 if there is none."""
+    """Return the newest event's id, 0 if there is none."""
     c = tables.event.c
     return connection.execute(sa.select(sa.func.max(c.id)).where(c.pipeline == pipeline)).scalar_one() or 0
 
@@ -119,9 +127,11 @@ def last_event(connection: Connection, pipeline: str) -> int:
 def accounts(
     connection: Connection, pipeline: str, *, now: datetime, settle_lag: timedelta, window: timedelta | None
 ) -> list[Account]:
-    """What is known of each partition above its low watermark.
+    """Return what the ledger knows of each partition above its low watermark.
 
-    :param window: where the low watermark would follow now; as it is stored if None
+    :param now: time at which ages are taken
+    :param settle_lag: age at which a partition's state counts as settled
+    :param window: distance at which the low watermark would be by now; if None, it is taken as stored
     """
     known(connection, pipeline)
     stored = partitions(connection, pipeline)
@@ -140,8 +150,10 @@ def accounts(
 
 
 def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, Any]:
-    """All that a person wants to see of a pipeline, JSON-ready; of its receipts the newest, and what all sum up to.
+    """Return the status of a pipeline, JSON-ready; it lists the newest receipts and the totals of all.
 
+    :param ledger_id: id of the ledger
+    :param pipeline: name of the pipeline
     :raises ConfigError: if the ledger does not know it
     """
     row = known(connection, pipeline)
@@ -175,7 +187,7 @@ def _newest(connection: Connection, pipeline: str, partition: Partition) -> list
 
 
 def _begun_by(connection: Connection, pipeline: str) -> str | None:
-    """Who began batches last, if the newest events tell."""
+    """Return who last began batches, if the newest events contain it."""
     c = tables.event.c
     newest = (
         sa.select(c.id, c.kind, c.who).where(c.pipeline == pipeline).order_by(c.id.desc()).limit(_REMEMBERED).subquery()
@@ -185,7 +197,7 @@ def _begun_by(connection: Connection, pipeline: str) -> str | None:
 
 
 def leased(connection: Connection, pipeline: str) -> bool:
-    """Whether a run holds the lease now."""
+    """Return whether a run holds the lease now."""
     return bool(_lease(connection, pipeline)["held"])
 
 
@@ -239,7 +251,7 @@ def _waiting(batch: Batch) -> dict[str, Any]:
 
 
 def _letters(connection: Connection, pipeline: str) -> dict[str, int]:
-    """Dead letters that wait for a person or a replay, by error type."""
+    """Return the number of dead letters that wait for a user or a replay, by error type."""
     c = tables.dead_letter.c
     rows = connection.execute(
         sa.select(c.error_type, sa.func.sum(c.records))

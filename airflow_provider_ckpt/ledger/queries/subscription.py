@@ -1,8 +1,8 @@
-"""What is missing now, then everything new: a reader of one pipeline that neither misses an event nor sees one twice.
+"""Read everything that is missing now and then every new event of a pipeline, without missing or repeating one.
 
-Every command of a pipeline holds its lease row locked from before it writes its events until it has committed. So ids,
-though given before the commit, grow in the order of commits within a pipeline, and the newest id that a snapshot shows
-says exactly what the snapshot holds.
+Every command of a pipeline holds the lease row locked from before it writes its events until it has committed. Event
+ids, though assigned before the commit, therefore grow in the order of commits within a pipeline, and the newest id in a
+snapshot tells exactly what the snapshot contains.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ _AT_ONCE = 1000
 
 
 class Subscription:
-    """Wave's ``subscribe`` on one pipeline's audit trail.
+    """Reader of one pipeline's audit log (Wave's ``subscribe``).
 
-    Planned and receipted ranges are told by the details of ``planned``, ``settled`` and their like.
+    The details of events such as ``planned`` and ``settled`` list planned and receipted ranges.
 
-    :param missing: what was unaccounted for when the subscription began; nothing where it goes on from an event
-    :param after: the newest event that was seen; give it to :meth:`Ledger.subscribe` to go on later
+    :param reading: opens a snapshot
+    :param pipeline: name of the pipeline
+    :param missing: what was unaccounted for when the subscription began; empty if it continues from an event
+    :param after: newest event that was read; give it to :meth:`Ledger.subscribe` to continue later
     """
 
     def __init__(
@@ -41,10 +43,10 @@ class Subscription:
         self.after = after
 
     def poll(self, limit: int = _AT_ONCE) -> list[dict[str, Any]]:
-        """The events that are new since the last call, oldest first, JSON-ready.
+        """Return the events since the last call, in order, JSON-ready.
 
-        :param limit: how many at most; the others come at the next call
-        :raises LedgerStateError: if some of them were collected in the meantime
+        :param limit: maximum number of events; the next call returns the others
+        :raises LedgerStateError: if some of them were garbage-collected meanwhile
         """
         with self._reading() as connection:
             found = status.events_after(connection, self._pipeline, self.after, limit)
@@ -53,6 +55,6 @@ class Subscription:
         return found
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """All that is new, until nothing more is."""
+        """Yield new events until there are no more."""
         while found := self.poll():
             yield from found

@@ -93,7 +93,7 @@ class Stored:
 
     @property
     def rewound(self) -> bool:
-        """Whether a rewind has ended the generation in which it was loaded."""
+        """True if a rewind has ended the generation in which it was loaded."""
         return self.stood is not None and self.stood.generation != self.partition.generation
 
     def confirm(self, receipt: Receipt) -> bool:
@@ -249,9 +249,7 @@ def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch
 
 
 def _pass(item: Stored) -> dict[int, Batch]:
-    """Sort the batches that the checkpoint has passed into receipts and unconfirmed; return the batches that remain
-    rows.
-    """
+    """Divide batches that the checkpoint has passed into receipts and unconfirmed; return the batches that stay."""
     if item.rewound:
         item.merged += item.unconfirmed.values()
         item.unconfirmed.clear()

@@ -132,7 +132,7 @@ def test_a_subscription_goes_on_where_another_ended(windowed: Acts) -> None:
 def test_a_subscription_that_missed_collected_events_says_so(windowed: Acts) -> None:
     before = windowed.ledger.subscribe("orders", 0)
     windowed.ledger.collect("orders", keep=timedelta(0), who="ann", now=windowed.wait(days=900).now)
-    with pytest.raises(LedgerStateError, match="Subscribe anew"):
+    with pytest.raises(LedgerStateError, match="Subscribe again"):
         before.poll()
     anew = windowed.ledger.subscribe("orders")
     windowed.deliver(40)

@@ -1,4 +1,4 @@
-"""The first ledger: its id, pipelines, leases, partitions, batches, attempts, receipts, files, intents, events."""
+"""Create the ledger: its id, pipelines, leases, partitions, batches, attempts, receipts, files, actions, events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _place(*more: str) -> list[sa.Column[Any]]:
 
 
 def upgrade() -> None:
-    """Make all tables, and the ledger's id."""
+    """Create all tables, and the ledger's id."""
     ledger = op.create_table(
         "ckpt_ledger", sa.Column("id", sa.String(36), primary_key=True), _required("created_at", _TIME)
     )
@@ -198,7 +198,7 @@ def _trail() -> None:
 
 
 def downgrade() -> None:
-    """Drop all tables, and with them everything that the ledger knows."""
+    """Drop all tables with all of the ledger's data."""
     for name in (
         "event",
         "intent",

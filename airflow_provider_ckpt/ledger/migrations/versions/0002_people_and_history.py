@@ -1,4 +1,4 @@
-"""Side partitions, adopted receipts, the low watermark, how partitions stood in the past, and running totals."""
+"""Add side partitions, adopted receipts, the low watermark, the history of partitions, and running totals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACE = ("pipeline", "generation", "partition")
 
 
 def upgrade() -> None:
-    """Add what is new; sums are taken from the receipts, and the low watermark stands at the checkpoint."""
+    """Add the columns and tables; totals are summed from receipts, and the low watermark starts at the checkpoint."""
     for name in ("adopted", "collected_to"):
         kind: Any = sa.String(36) if name == "adopted" else sa.BigInteger()
         op.add_column("ckpt_pipeline", sa.Column(name, kind))
@@ -67,9 +67,9 @@ def _fill() -> None:
 
 
 def downgrade() -> None:
-    """Take it out again; side partitions that are done go with it, the older version does not know them.
+    """Drop them; finished side partitions are deleted, as the older version does not know them.
 
-    :raises LedgerStateError: while work or an adoption is stored that the older version would get wrong
+    :raises LedgerStateError: while work or an adoption is stored that the older version would treat wrongly
     """
     _refuse_what_would_be_lost()
     op.execute("DELETE FROM ckpt_partition WHERE side_end IS NOT NULL")

@@ -1,4 +1,4 @@
-"""The index of dead letters says which of a batch's letters were replayed or discarded."""
+"""Extend the index of dead letters by which of a batch's dead letters were replayed or discarded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEPT = (*_PLACE, "attempt", "epoch", "range_start", "range_end", "records", "st
 
 
 def upgrade() -> None:
-    """Let a batch have several lines an error type; each line that is there names all of its letters from the first."""
+    """Allow several entries per batch and error type; an existing entry covers all its dead letters from the first."""
     _copy_aside()
     _create(
         [sa.Column("ordinal", sa.BigInteger(), nullable=False)],
@@ -34,9 +34,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it out again; how often letters were replayed, and by what, goes with it.
+    """Drop the columns; the numbers and names of replays are lost.
 
-    :raises LedgerStateError: while a replay is not done, or where the older version could not tell letters apart
+    :raises LedgerStateError: while a replay is not finished, or where the older version could not distinguish dead
+        letters
     """
     _refuse_what_would_be_lost()
     _copy_aside()

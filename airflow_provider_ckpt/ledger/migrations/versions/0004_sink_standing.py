@@ -1,4 +1,4 @@
-"""State in which the sink was left: its fence, the target's identity and place, and the newest epoch's receipts."""
+"""Add the state in which the sink was left: fence, target identity, location, and receipts of the newest epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add what is new; nothing is known of any sink until the next run has fenced it."""
+    """Add the columns; they are empty until the next run has fenced the sink."""
     op.add_column("ckpt_pipeline", sa.Column("sink_epoch", sa.BigInteger()))
     op.add_column("ckpt_pipeline", sa.Column("sink_target", sa.Text()))
     op.add_column("ckpt_pipeline", sa.Column("sink_location", sa.Text()))
@@ -20,7 +20,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it out again; the older version does not look for a sink that went back in time."""
+    """Drop the columns; the older version does not detect a sink that was restored to an older state."""
     op.drop_column("ckpt_partition", "receipted")
     for name in ("sink_location", "sink_target", "sink_epoch"):
         op.drop_column("ckpt_pipeline", name)

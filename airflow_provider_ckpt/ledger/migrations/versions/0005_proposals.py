@@ -1,4 +1,4 @@
-"""Proposals: what somebody asks for and somebody approves, under an id that is good for one use."""
+"""Add proposals: actions that one user requests and another approves, under an id that is used once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TABLE = "ckpt_proposal"
 
 
 def upgrade() -> None:
-    """Make the table; what was proposed before and waits for an answer has to be proposed anew."""
+    """Create the table; proposals that wait for an answer must be made again."""
     op.create_table(
         _TABLE,
         sa.Column("id", sa.String(32), primary_key=True),
@@ -41,9 +41,9 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take it out again.
+    """Drop the table.
 
-    :raises LedgerStateError: while a proposal is approved and not carried out: the older version could not tell
+    :raises LedgerStateError: while a proposal is approved and not carried out, as the older version does not know it
     """
     approved = sa.text(f"SELECT id, pipeline FROM {_TABLE} WHERE state = 'approved'")
     waiting = op.get_bind().execute(approved).first()

@@ -1,4 +1,4 @@
-"""Each event of the audit trail says when the database took it, and from which of its users."""
+"""Add to each event the time at which the database recorded it, and the database user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add both; PostgreSQL fills them in. SQLite knows no users: there they stay empty, as those of older events."""
+    """Add the columns, which PostgreSQL fills in; for older events and in SQLite, which has no users, they are empty."""
     op.add_column("ckpt_event", sa.Column("recorded_at", sa.DateTime(timezone=True)))
     op.add_column("ckpt_event", sa.Column("database_user", sa.Text()))
     if op.get_bind().dialect.name == "postgresql":
@@ -21,6 +21,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take them out again, and what they hold."""
+    """Drop the columns with their contents."""
     for name in ("database_user", "recorded_at"):
         op.drop_column("ckpt_event", name)

@@ -1,4 +1,4 @@
-"""Differences of a sink that a person began to accept, kept until that is done or the pipeline moves on."""
+"""Add the differences of a sink that a user has started to accept, until that is finished or the pipeline moves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; no acceptance is under way."""
+    """Add the column; no acceptance is in progress."""
     op.add_column("ckpt_pipeline", sa.Column("sink_unaccepted", sa.JSON()))
 
 
 def downgrade() -> None:
-    """Take it out again, with any acceptance that was begun and not finished."""
+    """Drop the column, with any acceptance that was started and not finished."""
     op.drop_column("ckpt_pipeline", "sink_unaccepted")
