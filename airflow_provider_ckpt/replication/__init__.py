@@ -1,1 +1,1 @@
-"""The use cases, free of Airflow: acquire, reconcile, plan, execute, settle. Operators and CLI call these."""
+"""Use cases without Airflow: acquire, reconcile, plan, execute, settle; called by the operators and the CLI."""

@@ -1,6 +1,6 @@
-"""What a run measures, by the names that people see on their dashboards (semantics, section 9).
+"""Metrics of a run, by the names that dashboards show (semantics, section 9).
 
-Whoever starts the run says where the numbers go: in Airflow, ``stats.py``.
+The caller of a run decides where the values go: in Airflow, ``stats.py``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Metric(StrEnum):
-    """Every metric by its name, without the prefix."""
+    """Names of all metrics, without the prefix."""
 
     READ = "records.read"
     DELIVERED = "records.delivered"
@@ -55,29 +55,29 @@ GAUGES = frozenset(Metric) - COUNTERS - TIMERS
 
 
 class Meter(Protocol):
-    """Where the numbers of one pipeline go. Nothing that it does may stop a run."""
+    """Destination of one pipeline's metrics; its methods must not raise."""
 
     def count(self, metric: Metric, by: int = 1) -> None:
-        """Add to a counter."""
+        """Increase a counter."""
 
     def gauge(self, metric: Metric, value: float, partition: str | None = None) -> None:
-        """Set a gauge, of the pipeline or of one partition."""
+        """Set a gauge of the pipeline, or of one partition."""
 
     def timing(self, metric: Metric, seconds: float) -> None:
-        """Note how long something took."""
+        """Record a duration."""
 
 
 class NoMeter:
-    """For a run whose numbers nobody collects."""
+    """Meter that discards all values."""
 
     def count(self, metric: Metric, by: int = 1) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def gauge(self, metric: Metric, value: float, partition: str | None = None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def timing(self, metric: Metric, seconds: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 NO_METER = NoMeter()

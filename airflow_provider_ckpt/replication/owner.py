@@ -1,4 +1,4 @@
-"""Who owns a lease: a task of a DAG run, or a process of this machine whose death can be seen."""
+"""Names of lease owners: a task of a DAG run, or a process of this machine whose death can be detected."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from typing import Any
 
 
 def of_task(dag_id: str, run_id: str, pipeline: str, task: str) -> str:
-    """The owner name of a task of a DAG run, in all its tries; or of a task group, whose tasks share it.
+    """Return the owner name of a task of a DAG run in all its tries, or of a task group, whose tasks share the name.
 
-    :param task: its id, or the group's; with its map index where it is mapped, such as ``replicate[2]``
+    :param dag_id: id of the DAG
+    :param run_id: id of the DAG run
+    :param pipeline: name of the pipeline
+    :param task: id of the task or group; with its map index if it is mapped, such as ``replicate[2]``
     """
     return f"dag:{dag_id}/{run_id}/{pipeline}/{task}"
 
 
 def dag_run_of(owner: str | None) -> tuple[str, str] | None:
-    """The DAG id and run id of an owner, None if it is no task of a DAG run."""
+    """Return the DAG id and run id of an owner; None if it is not a task of a DAG run."""
     parts = _parts(owner)
     return (parts[0], parts[1]) if parts else None
 
 
 def task_of(owner: str | None) -> tuple[str, int] | None:
-    """The id of an owner's task or task group, and its map index, -1 if it has none; None if it is no task."""
+    """Return the task or group id of an owner and its map index, -1 if it has none; None if it is not a task."""
     parts = _parts(owner)
     if parts is None:
         return None
@@ -39,12 +42,12 @@ def _parts(owner: str | None) -> list[str] | None:
 
 
 def of_this_process() -> str:
-    """The owner name of a command: host, pid and the process's start, so that a reused pid is not mistaken for it."""
+    """Return the owner name of this process: host, pid and start time, so that a reused pid is not taken for it."""
     return f"cli:{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
 
 
 def is_dead(owner: str) -> bool:
-    """Whether ``owner`` is a process of this machine that is surely gone."""
+    """Return whether ``owner`` is a process of this machine that is certainly gone."""
     kind, _, rest = owner.partition(":")
     host, _, process = rest.partition(":")
     pid, _, started = process.partition(":")
@@ -54,12 +57,12 @@ def is_dead(owner: str) -> bool:
 
 
 def is_held(lease: Mapping[str, Any]) -> bool:
-    """Whether somebody who may be alive holds a lease, as the ledger's ``status`` tells of it."""
+    """Return whether a lease, as the ledger's ``status`` shows it, has an owner that may be alive."""
     return bool(lease["held"]) and not is_dead(lease["owner"])
 
 
 def _started(pid: int) -> str:
-    """The process's start in clock ticks since boot, empty if there is none (or no /proc to ask)."""
+    """Return the process's start in clock ticks since boot; empty if there is no such process, or no /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

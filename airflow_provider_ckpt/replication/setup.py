@@ -1,4 +1,4 @@
-"""What every use case starts from: the pipeline, its ledger, who runs it, and its source and sink, opened."""
+"""Inputs of every use case: the pipeline, its ledger, the owner, and its opened source and sink."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setup:
-    """What every use case needs.
+    """Configuration and dependencies of a use case.
 
-    :param connections: gives the connection of an id, or raises :class:`ConfigError`
-    :param owner: the lease's owner (see ``owner.py``)
-    :param on_lease: told of each lease as soon as it is held, for whoever must let go of it when the run is killed
-    :param meter: where the run's numbers go
-    :param function: the transform's own function, packed, where the task that runs the pipeline gives it
+    :param pipeline: the pipeline
+    :param ledger: the ledger, open
+    :param connections: returns the connection of an id, or raises :class:`ConfigError`
+    :param owner: name of the lease's owner (see ``owner.py``)
+    :param on_lease: called with each lease as soon as it is held, so that it can be released if the run is killed
+    :param meter: destination of the run's metrics
+    :param function: the transform's serialized Python function, if the task that runs the pipeline provides it
     """
 
     pipeline: Pipeline
@@ -40,29 +42,29 @@ class Setup:
 
     @property
     def sink_id(self) -> str:
-        """The ledger id that is part of every key in the sink."""
+        """Ledger id that is part of every key in the sink."""
         return self.ledger.sink_id(self.pipeline.name)
 
     @property
     def packed_function(self) -> bytes | None:
-        """The transform's own function, where this task gives it.
+        """Serialized Python function of the transform, if this task provides it.
 
-        :raises ConfigError: if the pipeline needs one that only its own task can give, and this is another
+        :raises ConfigError: if the pipeline needs a function that another task provides
         """
         if self.pipeline.transform.of_task and self.function is None:
             raise ConfigError(
-                "transform.python: task says that its function is a task's own, and this is not that task.",
+                "transform.python: task needs the function of a task, and this is not that task.",
                 pipeline=self.pipeline.name,
-                hint="Run the DAG whose @task.ckpt_batch has it, or name a function that can be imported.",
+                hint="Run the DAG whose @task.ckpt_batch defines it, or name a function that can be imported.",
             )
         return self.function
 
     def connection(self, name: str | None) -> Connection | None:
-        """The connection of an id, None for None."""
+        """Return the connection of an id, None for None."""
         return self.connections(name) if name else None
 
     def open_sink(self) -> Sink:
-        """The pipeline's sink, with the place of its dead letters."""
+        """Open the pipeline's sink, with its dead letter store."""
         pipeline = self.pipeline
         return registry.open_sink(
             pipeline,
@@ -73,7 +75,7 @@ class Setup:
 
 
 class Opened:
-    """The source and sink of a pipeline, open and checked."""
+    """Source and sink of a pipeline, open."""
 
     def __init__(self, setup: Setup) -> None:
         pipeline = setup.pipeline
@@ -82,9 +84,10 @@ class Opened:
         self.sink = setup.open_sink()
 
     def check(self, *, create: bool = True) -> None:
-        """Fail before anything is begun if either cannot work, or not as it is asked to.
+        """Check that source and sink can do what the pipeline asks for, before anything starts.
 
-        :param create: whether the sink makes what it keeps its bookkeeping in
+        :param create: whether the sink creates its receipt tables or topics
+        :raises ConfigError: if the sink cannot deliver exactly once and the pipeline requires it
         """
         if self._pipeline.delivery == "exactly_once" and not self.sink.exactly_once:
             raise ConfigError(
@@ -100,16 +103,18 @@ class Opened:
         refuse_own_output(self._pipeline, self.source, self.sink)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self.source.close()
         self.sink.close()
 
 
 def stored_pipeline(ledger: Ledger, name: str, *, instead: str) -> Pipeline:
-    """A pipeline as its newest run declared it.
+    """Return a pipeline as its newest run declared it.
 
-    :param instead: where a person may give another declaration, for messages
-    :raises ConfigError: if the ledger does not know it, or no run has got that far
+    :param ledger: the ledger
+    :param name: name of the pipeline
+    :param instead: option by which a user may give another declaration, for messages
+    :raises ConfigError: if the ledger does not know the pipeline, or no run has stored its declaration
     """
     from airflow_provider_ckpt.config.load import build
 
@@ -122,5 +127,5 @@ def stored_pipeline(ledger: Ledger, name: str, *, instead: str) -> Pipeline:
 
 
 def utcnow() -> datetime:
-    """The time, aware, UTC."""
+    """Return the current time in UTC, with a zone."""
     return datetime.now(UTC)

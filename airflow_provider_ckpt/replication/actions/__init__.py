@@ -1,1 +1,1 @@
-"""Actions that people take on a pipeline: skip, rewind, recover, replay dead letters, accept a sink."""
+"""Users' actions on a pipeline: skip, rewind, recover, replay dead letters, accept a sink."""

@@ -1,6 +1,6 @@
-"""A person's act from the request to the answer: carried out, stored for whoever holds the lease, or only looked at.
+"""Carry out, store or preview users' actions, and return the result as a document.
 
-The command line and the operators call these, so that both answer with the same document.
+The command line and the operators call these functions, so that both return the same document.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _LEAST = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What a person asks for is carried out on this.
+    """Context of an action: ledger, pipeline, actor and reason.
 
-    :param ledger: open
-    :param pipeline: its name
-    :param setup: makes what an act needs that goes to source or sink
-    :param who: the person; kept in the audit trail
-    :param why: the reason; kept there too
-    :param dry_run: say what would become of it, and change nothing
-    :param proposal: id of the approved proposal that carrying it out uses up
+    :param ledger: the ledger, open
+    :param pipeline: name of the pipeline
+    :param setup: creates the setup for an action that needs source or sink
+    :param who: the actor, which the audit log stores
+    :param why: the actor's reason, which the audit log stores
+    :param dry_run: report the result of the action without changing anything
+    :param proposal: id of the approved proposal that the action uses up
     """
 
     ledger: Ledger
@@ -52,9 +52,9 @@ class Errand:
 
 
 def batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
-    """The batches that a person named.
+    """Parse the names of batches.
 
-    :raises ConfigError: if one is no batch's name
+    :raises ConfigError: if one is not a batch's name
     """
     try:
         return tuple(BatchKey.parse(text) for text in texts)
@@ -63,9 +63,9 @@ def batch_keys(texts: Iterable[str]) -> tuple[BatchKey, ...]:
 
 
 def in_ledger(errand: Errand, act: Act) -> dict[str, Any]:
-    """Have the ledger carry an act out, or store it for the holder of the lease; then say which.
+    """Have the ledger apply or store an action, and return the result document.
 
-    :raises LedgerStateError: if it does not fit
+    :raises LedgerStateError: if the action does not fit
     """
     try:
         result = errand.ledger.act(
@@ -84,9 +84,9 @@ def in_ledger(errand: Errand, act: Act) -> dict[str, Any]:
 
 
 def behind_fence(errand: Errand, act: Act) -> dict[str, Any]:
-    """Carry an act out behind the sink's fence, or store it for the holder of the lease; then say which.
+    """Apply an action after fencing the sink, or store it for the holder of the lease; return the result document.
 
-    :raises LedgerStateError: if it does not fit
+    :raises LedgerStateError: if the action does not fit
     """
     if errand.dry_run:
         return in_ledger(errand, act)
@@ -95,7 +95,7 @@ def behind_fence(errand: Errand, act: Act) -> dict[str, Any]:
 
 
 def force_stop(errand: Errand) -> dict[str, Any]:
-    """Take the lease from whoever holds it, fence, and abandon what is in flight."""
+    """Take the lease from its holder, fence the sink, and abandon what is in flight; return the result document."""
     act = Act(ActKind.FORCE_STOP)
     if errand.dry_run:
         return in_ledger(errand, act) | {"waits_for": None}
@@ -104,11 +104,11 @@ def force_stop(errand: Errand) -> dict[str, Any]:
 
 
 def of_the_sink(errand: Errand, act: Act) -> dict[str, Any]:
-    """Accept the sink as it is, or move to another one; never stored.
+    """Accept the sink as it is, or move to another one; such an action is never stored. Return the result document.
 
-    :param act: as :func:`~.sink_changes.accept` or :func:`~.sink_changes.move` made it
-    :raises LeaseBusyError: while a run holds the lease, after the pipeline's wait for it
-    :raises LedgerStateError: if it does not fit any more; nothing was changed
+    :param act: action that :func:`~.sink_changes.accept` or :func:`~.sink_changes.move` returned
+    :raises LeaseBusyError: if a run still holds the lease after the pipeline's wait for it
+    :raises LedgerStateError: if the action no longer fits; nothing was changed
     """
     if errand.dry_run:
         return look_at_sink(errand, act) | {"waits_for": None, "next": _sends_again(act)}
@@ -119,9 +119,9 @@ def of_the_sink(errand: Errand, act: Act) -> dict[str, Any]:
 
 
 def look_at_sink(errand: Errand, act: Act) -> dict[str, Any]:
-    """The document of a dry run of an act on the sink.
+    """Return the document of a dry run of an action on the sink.
 
-    :raises LedgerStateError: if it does not fit
+    :raises LedgerStateError: if the action does not fit
     """
     if act.kind is not ActKind.ACCEPT_SINK:
         return in_ledger(errand, act)
@@ -129,7 +129,7 @@ def look_at_sink(errand: Errand, act: Act) -> dict[str, Any]:
 
 
 def _sends_again(act: Act) -> str:
-    """Describe in words what the runs after an action on the sink do."""
+    """Return a sentence that describes what runs do after an action on the sink."""
     if act.kind is ActKind.MOVE:
         parts = ["the next run delivers to the sink that it declares, from the checkpoint on"]
     else:
@@ -142,14 +142,14 @@ def _sends_again(act: Act) -> str:
         parts.append(f"{sum(item.records for item in act.letters)} replayed dead letters are parked again: replay them")
     if act.batches:
         names = ", ".join(map(str, act.batches))
-        parts.append(f"{names}: held, since nobody can tell whether they were delivered: release or skip them")
-    return "; ".join(parts) or "runs go on from the checkpoint, and nothing is sent again"
+        parts.append(f"{names}: held, since it is unknown whether they were delivered: release or skip them")
+    return "; ".join(parts) or "runs continue from the checkpoint, and nothing is sent again"
 
 
 def skip(errand: Errand, batches: Iterable[str]) -> dict[str, Any]:
-    """Give batches up.
+    """Skip batches, and return the result document.
 
-    :raises LedgerStateError: if one cannot be
+    :raises LedgerStateError: if one cannot be skipped
     """
     result = in_ledger(errand, Act(ActKind.SKIP, batch_keys(batches)))
     states = result["after"].get("batches", {})
@@ -157,15 +157,17 @@ def skip(errand: Errand, batches: Iterable[str]) -> dict[str, Any]:
     if begun:
         result["next"] = (
             f"{', '.join(begun)}: begun before, so the next attempt claims `void` in the sink; "
-            "if it was delivered after all, its receipt stands"
+            "if it was delivered after all, its receipt remains"
         )
     return result
 
 
 def on_letters(errand: Errand, kind: ActKind, selection: Selection, query: str | None) -> dict[str, Any]:
-    """Have the dead letters of a selection that are open sent once more, or give them up; says how many they are.
+    """Replay or discard the parked dead letters of a selection; the result document contains their number.
 
-    :param query: only letters that contain this text
+    :param kind: replay or discard
+    :param selection: the dead letters
+    :param query: only dead letters that contain this text
     """
     act = dead_letters.act_on(errand.setup(), kind, selection, query)
     if not act.letters:
@@ -182,17 +184,17 @@ def on_letters(errand: Errand, kind: ActKind, selection: Selection, query: str |
 def selection(
     types: Iterable[str], batches: Iterable[str], since: str | None, until: str | None, stop_at: int | None
 ) -> Selection:
-    """Which dead letters a person means.
+    """Parse a selection of dead letters.
 
-    :param types: error types; any if there is none
-    :param batches: as ``partition#seq``; any if there is none
-    :param since: ISO 8601
-    :param until: the first moment left out
-    :param stop_at: only the first so many
-    :raises ConfigError: if one of these cannot be read
+    :param types: error types; all if empty
+    :param batches: batches as ``partition#seq``; all if empty
+    :param since: time from which they were dead-lettered, ISO 8601
+    :param until: time before which they were dead-lettered, ISO 8601
+    :param stop_at: maximum number of dead letters
+    :raises ConfigError: if one of these cannot be parsed
     """
     if stop_at is not None and stop_at < 1:
-        raise ConfigError("where to stop is a number of dead letters, from 1.")
+        raise ConfigError("the number of dead letters to stop at must be at least 1.")
     return Selection(
         error_types(types),
         frozenset(batch_keys(batches)),
@@ -203,7 +205,7 @@ def selection(
 
 
 def error_types(names: Iterable[str]) -> frozenset[str]:
-    """The error types that a person named.
+    """Parse the names of error types.
 
     :raises ConfigError: if there is no such type
     """
@@ -217,23 +219,23 @@ def error_types(names: Iterable[str]) -> frozenset[str]:
 
 
 def moment(text: str) -> datetime:
-    """A point in time as a person writes it.
+    """Parse a time; without a zone it is UTC.
 
-    :raises ConfigError: if it cannot be read
+    :raises ConfigError: if it cannot be parsed
     """
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
-            f"{text!r} is no point in time.", hint="Write it as 2026-01-31T18:00:00+01:00; without a zone it is UTC."
+            f"{text!r} is not a time.", hint="Write it as 2026-01-31T18:00:00+01:00; without a zone it is UTC."
         ) from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def report(errand: Errand, result: ActResult) -> dict[str, Any]:
-    """What became of an act, JSON-ready.
+    """Return the result of an action as a JSON-ready document.
 
-    ``waits_for`` is the lease's holder, where the act is stored or, in a dry run, would be.
+    ``waits_for`` is the lease's holder if the action is stored or, in a dry run, would be.
     """
     lease = errand.ledger.status(errand.pipeline)["lease"]
     waits = result.intent is not None or (errand.dry_run and is_held(lease))
@@ -261,14 +263,17 @@ def _taken_back(result: ActResult) -> str | None:
 
 
 def _unchanged(result: ActResult) -> str | None:
-    """A word for an action on a phase that the pipeline was in already."""
+    """Return a remark if the pipeline was in the requested phase already, else None."""
     if result.act.kind not in OF_PHASES or not result.before or result.before != result.after:
         return None
     return f"nothing has changed: the pipeline was {result.before['phase']} already"
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """One row a thing that an act is about, for people; ``checkpoint`` holds generation and position."""
+    """Yield what an action changed as rows of name, value before and value after, for people.
+
+    Values of ``checkpoint`` are generation and position.
+    """
     if not before:
         return
     for name in ("phase", "held"):
@@ -288,7 +293,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tup
 
 
 def _nothing(errand: Errand, act: Act) -> dict[str, Any]:
-    """The document of an act on dead letters that finds none."""
+    """Return the document of an action on dead letters that matches none."""
     return {
         "pipeline": errand.pipeline,
         "act": act.kind.value,

@@ -1,4 +1,4 @@
-"""What people do with dead letters: look at them, have them sent once more, discard them."""
+"""Read dead letters, and make the actions that replay or discard them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def index(setup: Setup) -> LetterIndex:
-    """The ledger's index of dead letters; error types that it does not know are learned from the sink first.
+    """Return the ledger's index of dead letters, after completing it with error types from the sink.
 
-    :raises SinkError: if the sink must be asked and cannot be
+    :raises SinkError: if the sink is needed and cannot be read
     """
     found = setup.ledger.letters(setup.pipeline.name)
     untyped = {entry.letters.source for entry in found.entries if entry.letters.error_type == UNTYPED}
@@ -34,9 +34,12 @@ def index(setup: Setup) -> LetterIndex:
 
 
 def check_batches(found: LetterIndex, selection: Selection, pipeline: str) -> None:
-    """Make sure that the batches of a selection are no mistake.
+    """Check that every batch of a selection has dead letters, in whatever state.
 
-    :raises ConfigError: if one has no dead letters, whatever became of them
+    :param found: the index
+    :param selection: the selection
+    :param pipeline: name of the pipeline, for the message
+    :raises ConfigError: naming the batches that have none
     """
     strange = selection.batches - {entry.letters.key for entry in found.entries}
     if strange:
@@ -49,7 +52,7 @@ def check_batches(found: LetterIndex, selection: Selection, pipeline: str) -> No
 
 
 def look(setup: Setup, entries: Iterable[Entry]) -> Iterator[tuple[Entry, KeptLetter]]:
-    """The dead letters of some entries, with their bytes, from the sink."""
+    """Yield the dead letters of some entries with their contents, read from the sink."""
     by_letters = {entry.letters: entry for entry in entries}
     with closing(setup.open_sink()) as sink:
         for letters, found in kept(sink, sorted(by_letters, key=lambda item: (item.source, item))):
@@ -58,7 +61,7 @@ def look(setup: Setup, entries: Iterable[Entry]) -> Iterator[tuple[Entry, KeptLe
 
 
 def matches(letter: KeptLetter, query: str) -> bool:
-    """Whether a dead letter's error, bytes or headers contain a text."""
+    """Return whether a dead letter's error, bytes or headers contain a text."""
     found = letter.letter
     wanted = query.encode("utf-8", "surrogateescape")
     texts = (found.error.message, *found.headers.values())
@@ -66,12 +69,15 @@ def matches(letter: KeptLetter, query: str) -> bool:
 
 
 def act_on(setup: Setup, kind: ActKind, selection: Selection, query: str | None = None) -> Act:
-    """The act of replaying or discarding the letters of a selection that are open now; it may name none.
+    """Return the action that replays or discards the parked dead letters of a selection; it may name none.
 
-    Where rows replace others by key, a replay begins with the newest letter: of two versions of a row that are both
-    parked, it is that one which finds the key absent.
+    Where rows replace rows by key, a replay begins with the newest dead letter: of two parked versions of a row, the
+    newer one then finds the key absent.
 
-    :param query: only letters that contain this text, see :func:`matches`
+    :param setup: the pipeline's setup
+    :param kind: replay or discard
+    :param selection: the dead letters
+    :param query: only dead letters that contain this text, see :func:`matches`
     """
     found = index(setup)
     check_batches(found, selection, setup.pipeline.name)

@@ -1,6 +1,7 @@
-"""People's acts that need sink or source: rewind, force stop, recovery, and adopting another ledger's receipts.
+"""Users' actions that need sink or source: rewind, force stop, recovery, and adopting another ledger's receipts.
 
-Semantics, sections 2 to 4. Each acquires under a new epoch, fences and reconciles like a run, acts, and releases.
+Semantics, sections 2 to 4. Each takes the lease under a new epoch, fences and reconciles like a run, applies the
+action, and releases the lease.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from airflow_provider_ckpt.replication.run.acquire import acquire
 from airflow_provider_ckpt.replication.setup import Opened, Setup
 
 _MOST_SPANS = 500
-"""Stretches of late records that are read again at a time; each is a partition and a batch of its own."""
+"""Maximum number of ranges of late records read again at a time; each is a partition and a batch of its own."""
 
 _END = 2**63
-"""End of a stretch that has none."""
+"""End of a range without an end."""
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.protocols import Source
@@ -33,15 +34,17 @@ if TYPE_CHECKING:
 
 
 def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: str | None = None) -> ActResult:
-    """Carry out an act behind the sink's fence.
+    """Apply an action after fencing the sink and reconciling.
 
-    A force stop takes the lease from whoever holds it; anything else waits for it as the pipeline's ``lease`` says.
+    A force stop takes the lease from its holder; other actions wait for it as the pipeline's ``lease`` says.
 
-    :param who: the person
-    :param why: the reason; kept in the audit trail
+    :param setup: the pipeline's setup
+    :param act: the action
+    :param who: the actor
+    :param why: the actor's reason, which the audit log stores
     :param proposal: id of the approved proposal that this uses up
-    :raises LeaseBusyError: if a run holds the lease; the act was not stored
-    :raises LedgerStateError: if the act does not fit; nothing was changed
+    :raises LeaseBusyError: if a run holds the lease; the action was not stored
+    :raises LedgerStateError: if the action does not fit; nothing was changed
     """
     force = act.kind is ActKind.FORCE_STOP
     with acquire(setup, force=force) as run:
@@ -51,10 +54,14 @@ def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: st
 
 
 def carry_out_or_store(setup: Setup, act: Act, *, who: str, why: str | None, proposal: str | None = None) -> ActResult:
-    """Carry out an act behind the sink's fence, or while a run holds the lease store it for that one or the next.
+    """Apply an action after fencing the sink, or store it for the current or next run if a run holds the lease.
 
+    :param setup: the pipeline's setup
+    :param act: the action
+    :param who: the actor
+    :param why: the actor's reason, which the audit log stores
     :param proposal: id of the approved proposal that this uses up
-    :raises LedgerStateError: if the act does not fit; nothing was changed
+    :raises LedgerStateError: if the action does not fit; nothing was changed
     """
     if owners.is_held(setup.ledger.status(setup.pipeline.name)["lease"]):
         return setup.ledger.act(setup.pipeline.name, act, who=who, why=why, proposal=proposal)
@@ -62,9 +69,9 @@ def carry_out_or_store(setup: Setup, act: Act, *, who: str, why: str | None, pro
 
 
 def position_of_batch(setup: Setup, key: BatchKey) -> dict[str, int]:
-    """Where a batch of the past begins, by its receipt in the sink: ``{partition: position}``, as rewind takes it.
+    """Return the start of a past batch by its receipt in the sink, as ``{partition: position}`` for a rewind.
 
-    :raises ConfigError: if the sink holds no such receipt (any more)
+    :raises ConfigError: if the sink holds no such receipt, or no longer
     """
     opened = Opened(setup)
     try:
@@ -83,13 +90,13 @@ def position_of_batch(setup: Setup, key: BatchKey) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Unaccounted:
-    """What nothing accounts for.
+    """Ranges that are unaccounted for, and the action that reads them again.
 
-    :param found: all of it
-    :param wanted: what is read again, at least in part
-    :param left: what is not, at least in part
-    :param act: has it read again, and ends the source's alarms that this accounts for; None if there is neither
-    :param alarms: those that it does not end: by partition, what was seen, why it stays and what ends it
+    :param found: all of them
+    :param wanted: those that are read again, at least in part
+    :param left: those that are not read again, at least in part
+    :param act: action that reads them again and ends the alarms that this accounts for; None if there is nothing to do
+    :param alarms: alarms that it does not end: ``partition``, ``seen``, ``why`` it stays and what it is ``ended_by``
     """
 
     found: Sequence[Missing]
@@ -99,14 +106,14 @@ class Unaccounted:
     alarms: Sequence[Mapping[str, str]] = ()
 
     def open(self) -> dict[str, list[dict[str, Any]]]:
-        """Return what the act does not settle, JSON-ready."""
+        """Return what the action does not settle, JSON-ready."""
         return {"left": [item.to_json() for item in self.left], "alarms": [dict(item) for item in self.alarms]}
 
 
 def missing(setup: Setup) -> Unaccounted:
-    """Find what is unaccounted for above the low watermark; asks source and sink, and changes nothing.
+    """Find what is unaccounted for above the low watermark by asking source and sink; nothing is changed.
 
-    While the source raises an alarm, no receipt is too young to be compared.
+    While the source raises an alarm, even the youngest receipts are compared.
     """
     pipeline = setup.pipeline
     records = setup.ledger.partitions(pipeline.name)
@@ -161,7 +168,7 @@ def missing(setup: Setup) -> Unaccounted:
 
 
 def _staying(alarm: Alarm, again: Sequence[Range], left: Sequence[Range]) -> dict[str, str]:
-    """Return why an alarm cannot be ended by reading some ranges again, by what was seen; empty if it can.
+    """Return the alarms that reading some ranges again cannot end, with the reason; empty if it ends them all.
 
     :param alarm: the alarm
     :param again: the ranges that are read again
@@ -170,24 +177,24 @@ def _staying(alarm: Alarm, again: Sequence[Range], left: Sequence[Range]) -> dic
     found: dict[str, str] = {}
     for told in alarm.told:
         if told.rows is None:
-            found[told.seen] = "positions were given out again, or too many rows came to be compared"
+            found[told.seen] = "positions were assigned again, or there are too many new rows to compare"
         elif beyond := outside(told.rows, again):
             found[told.seen] = (
-                f"rows in {len(beyond)} stretches, the first of them {beyond[0]}, are not read again by this: they lie "
-                "below the low watermark, or where rows were read before, or cannot be told from those"
+                f"rows in {len(beyond)} ranges, the first of them {beyond[0]}, are not read again by this: they lie "
+                "below the low watermark, or where rows were read before, or cannot be distinguished from those"
             )
         elif left and told.rows:
-            found[told.seen] = f"nobody can tell which rows of {left[0]} came late, so they are left"
+            found[told.seen] = f"it is unknown which rows of {left[0]} came late, so they are left"
     return found
 
 
 def _open(
     pipeline: str, alarms: Mapping[str, Alarm], staying: Mapping[str, Mapping[str, str]]
 ) -> list[Mapping[str, str]]:
-    """Return what was seen and goes on failing runs, each with why that is so and what ends it."""
+    """Return the alarms that continue to fail runs, each with the reason and what ends it."""
     rewind = (
         f"airflow ckpt rewind {pipeline} --to-position N --reason …, N at or below the first of these rows; or, if you "
-        "know that nothing of them is to be delivered, one run with source.late_rows: recover"
+        "know that none of them need to be delivered, one run with source.late_rows: recover"
     )
     found: list[Mapping[str, str]] = []
     for name, alarm in alarms.items():
@@ -197,29 +204,32 @@ def _open(
                 ends = f"{first}; then {rewind}" if first else rewind
                 found.append({"partition": name, "seen": told.seen, "why": why, "ended_by": ends})
             elif not told.rows:
-                found.append({"partition": name, "seen": told.seen, "why": "it lasts", "ended_by": first})
+                found.append({"partition": name, "seen": told.seen, "why": "it persists", "ended_by": first})
     return found
 
 
 def _spans(item: Missing) -> Sequence[Range]:
-    """Return the ranges of a missing stretch that can be read again without delivering any record twice."""
+    """Return the ranges of a missing range that can be read again without delivering any record twice."""
     return [item.range] if item.why is Why.UNRECEIPTED else item.spans
 
 
 def recover(setup: Setup, *, dry_run: bool, who: str, why: str | None = None) -> dict[str, Any]:
     """Find what is unaccounted for above the low watermark, and have it read again (Wave's recovery).
 
-    Records that turned up late are read by their positions: just those at which nothing was read before, so that a sink
-    that appends gets none twice. What cannot be told apart is listed. For an upsert sink the partition is rewound to
-    its low watermark: the records by themselves would put back older versions of those whose newer ones came from
-    beyond them, and a generation that began there would not know what turns up late below it.
+    Late records are read by position, only where no record was read before, so that a sink that appends gets none
+    twice. Records that cannot be distinguished are listed. For an upsert sink the partition is rewound to its low
+    watermark: reading only the late records could overwrite rows with older versions, and a generation that began at
+    them would not notice records that arrive late below it.
 
-    It also ends the alarm of a source that positions below the checkpoint were given out, if all the rows that the
-    source speaks of are read by this, and nothing of that partition is left. Else the alarm stays, and ``alarms`` says
-    why, and what ends it; an upsert sink's partition is not rewound then, since that would end it, too.
+    A recovery also ends the source's alarm that positions below the checkpoint were assigned, if it reads all rows that
+    the source names and nothing of the partition is left. Else the alarm stays, and ``alarms`` tells why and what ends
+    it; an upsert sink's partition is not rewound then, since that would end the alarm too.
 
-    :param dry_run: find, and ask for nothing
-    :returns: what is missing, what became of it, and what is left for a person; JSON-ready
+    :param setup: the pipeline's setup
+    :param dry_run: only find
+    :param who: the actor
+    :param why: the actor's reason, if it was given
+    :returns: what is missing, the result, and what is left for a user, JSON-ready
     """
     unaccounted = missing(setup)
     act = unaccounted.act
@@ -251,13 +261,15 @@ def _watched(source: Source, records: Mapping[str, PartitionRecord], unread: Unr
 
 
 def adopt(setup: Setup, ledger_id: str, *, who: str, why: str) -> None:
-    """Go on where another ledger left off: its receipts in the sink are this pipeline's own from now on.
+    """Take over another ledger's receipts in the sink: from now on they are this pipeline's own.
 
-    The next run imports them, so what they speak of is not sent again. The other ledger, should it still run, is fenced
-    then.
+    The next run imports them, so that what they cover is not sent again, and fences the other ledger's runs.
 
-    :param ledger_id: the other ledger's id, as the refusal of a run names it
-    :raises ConfigError: if the sink holds nothing under this id
+    :param setup: the pipeline's setup
+    :param ledger_id: id of the other ledger, as the refusal of a run names it
+    :param who: the actor
+    :param why: the actor's reason
+    :raises ConfigError: if the sink holds no receipts under this id, or already receipts of this ledger
     """
     opened = Opened(setup)
     try:
@@ -266,7 +278,7 @@ def adopt(setup: Setup, ledger_id: str, *, who: str, why: str) -> None:
         opened.close()
     if setup.sink_id in claims.ledgers - {ledger_id}:
         raise ConfigError(
-            f"the sink holds receipts of this pipeline under {setup.sink_id} already; two histories cannot become one.",
+            f"the sink holds receipts of this pipeline under {setup.sink_id} already, and they cannot be merged.",
             pipeline=setup.pipeline.name,
             hint="Give this pipeline another name or target.",
         )

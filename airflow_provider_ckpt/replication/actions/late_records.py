@@ -1,4 +1,4 @@
-"""Which records of a source came after their range was read: the positions that receipts keep, and those shown now."""
+"""Find records that arrived after their range was read, by comparing positions in receipts with the source."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ def _overlaps(span: Range, stretches: Sequence[Range]) -> bool:
 def _surplus(
     source: Source, partition: str, reading: Reading, now: Digest, kept: Mapping[_Place, Positions]
 ) -> Surplus | None:
-    """Return the records that the range of a reading shows and that were not read, or None if there are none."""
+    """Return the records that the source shows in a range and that were not read; None if there are none."""
     more = now.count - reading.records
     receipts = [reading.receipt, *reading.again]
     read = [(item.range, kept[_place(item)]) for item in receipts if _place(item) in kept]
     only_added = reading.added == reading.again
-    if len(read) < sum(item.counts.read > 0 for item in receipts):  # a sink that kept none: counts have to do
+    if len(read) < sum(item.counts.read > 0 for item in receipts):  # the sink stores no positions, so compare counts
         return Surplus(now.count, more if only_added else 0) if more > 0 and not reading.pending else None
     if only_added and now.same(Digest.total(item.digest for _, item in read)):
         return None

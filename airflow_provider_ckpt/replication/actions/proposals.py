@@ -1,7 +1,7 @@
-"""From what a person asks for to the one act that does it: looked at first, approved, then carried out as it was seen.
+"""Turn a user's request into one concrete action, which can be previewed, approved and then carried out unchanged.
 
-What an act is about (batches, positions, stretches, dead letters) is found out once, when it is proposed. So what is
-approved is what is done, or it is refused because it no longer fits.
+The batches, positions, ranges or dead letters of the action are determined once, when it is proposed. So what is
+approved is what is carried out, or it is refused because it no longer fits.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from airflow_provider_ckpt.replication.actions.actions import (
 from airflow_provider_ckpt.replication.actions.rewind_target import Goal, positions
 
 _MOST = 5_000
-"""Stretches of dead letters that a proposal may name; it travels by XCom, which Airflow keeps in its database."""
+"""Maximum number of dead letter ranges in a proposal, which travels by XCom and so is stored in Airflow's database."""
 
 
 class Remedy(StrEnum):
-    """What a person can ask for when a pipeline has to be put right."""
+    """Kinds of actions that a user can request to repair a pipeline."""
 
     RECOVER = "recover"
     REWIND = "rewind"
@@ -50,14 +50,15 @@ class Remedy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a person asks for; what a remedy has no use for must be left out.
+    """Request for an action; fields that its kind does not take must be empty.
 
-    :param partition: for a rewind or resend, the source partition
-    :param to_position: for a rewind or resend, the first position to read again
-    :param to_time: for a rewind, back to where the checkpoint stood then
-    :param batches: for a release, a skip and a replay; for the first and the last, none means all
-    :param error_types: for a replay, dead letters of these types only
-    :param stop_at: for a replay, only the first so many
+    :param remedy: kind of the action
+    :param partition: for rewind and resend, the source partition
+    :param to_position: for rewind and resend, the first position to read again
+    :param to_time: for rewind, the time whose checkpoint to return to
+    :param batches: for release, skip and replay; for release and replay, none means all
+    :param error_types: for replay, only dead letters of these types
+    :param stop_at: for replay, maximum number of dead letters
     """
 
     remedy: Remedy
@@ -85,10 +86,10 @@ _USES: Mapping[Remedy, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """The act that does what is asked for, and what it does not settle.
+    """Action that fulfils a request, and what it leaves open.
 
-    :param act: None if there is nothing to do
-    :param open: for a recovery: ``left``, stretches that stay unaccounted for, and ``alarms`` that it does not end
+    :param act: the action; None if there is nothing to do
+    :param open: for a recovery: ``left``, ranges that stay unaccounted for, and ``alarms`` that it does not end
     """
 
     act: Act | None
@@ -96,14 +97,16 @@ class Proposed:
 
 
 def propose(errand: Errand, ask: Ask) -> Proposed:
-    """The act that does what is asked for.
+    """Return the action that fulfils a request.
 
-    :raises ConfigError: if something was given that the remedy has no use for, or what it needs is missing
+    :param errand: the action's context
+    :param ask: the request
+    :raises ConfigError: if a field was given that the action does not take, or a required one is missing
     """
     given = {item.name for item in fields(ask) if item.name != "remedy" and getattr(ask, item.name) not in (None, ())}
     if useless := sorted(given - _USES[ask.remedy]):
         raise ConfigError(
-            f"{ask.remedy} has no use for {', '.join(useless)}.",
+            f"{ask.remedy} does not take {', '.join(useless)}.",
             pipeline=errand.pipeline,
             hint="Leave that empty, or choose another action.",
         )
@@ -114,7 +117,7 @@ def propose(errand: Errand, ask: Ask) -> Proposed:
 
 
 def preview(errand: Errand, act: Act) -> dict[str, Any]:
-    """What would become of the act now: the document of a dry run.
+    """Return the document of a dry run of the action.
 
     :raises LedgerStateError: if it does not fit
     """
@@ -124,7 +127,7 @@ def preview(errand: Errand, act: Act) -> dict[str, Any]:
 
 
 def carry_out(errand: Errand, act: Act) -> dict[str, Any]:
-    """Do it, or store it for the holder of the lease; the document that says which.
+    """Carry out the action or store it for the holder of the lease; return the result document.
 
     :raises LedgerStateError: if it no longer fits; nothing was changed then
     """
@@ -149,7 +152,7 @@ def _replay(errand: Errand, ask: Ask) -> Act | None:
     act = dead_letters.act_on(errand.setup(), ActKind.REPLAY_LETTERS, chosen)
     if len(act.letters) > _MOST:
         raise ConfigError(
-            f"{len(act.letters):,} stretches of dead letters are more than an approval carries, {_MOST:,}.",
+            f"{len(act.letters):,} ranges of dead letters are more than an approval can name, {_MOST:,}.",
             pipeline=errand.pipeline,
             hint="Choose fewer by error type or batch, or with stop_at; or use airflow ckpt dlq replay.",
         )
@@ -192,7 +195,7 @@ def _move(errand: Errand, _: Ask) -> Act | None:
 
 
 def _held(errand: Errand) -> tuple[BatchKey, ...]:
-    """All that are held now: what is held later was not seen, and is not released with them."""
+    """Return all batches that are held now; batches held later were not shown, and are not released with them."""
     blocking = errand.ledger.inspect(errand.pipeline)["batches"]
     return batch_keys(batch["batch"] for batch in blocking if batch["state"] == BatchState.HELD)
 

@@ -1,4 +1,4 @@
-"""Where a person means a pipeline to begin again: at a position, a point in time, or a batch of the past."""
+"""Resolve the target of a rewind (a position, a time or a past batch) to positions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from airflow_provider_ckpt.replication.actions.fenced_actions import position_of
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """How far to rewind, in one of three ways.
+    """Target of a rewind, given in one of three ways.
 
-    :param position: the first position to read again
-    :param time: back to where the checkpoint stood then; ISO 8601, UTC if it names no zone
-    :param batch: the batch to read again first, by its receipt in the sink
+    :param position: first position to read again
+    :param time: time whose checkpoint to return to; ISO 8601, UTC if it names no zone
+    :param batch: first batch to read again, found by its receipt in the sink
     """
 
     position: int | None = None
@@ -24,10 +24,12 @@ class Goal:
 
 
 def positions(errand: Errand, goal: Goal, partition: str | None = None) -> dict[str, int]:
-    """Where each partition is to begin again.
+    """Return for each partition the position at which it begins again.
 
-    :param partition: the one that is meant; may be left out where there is but one, and of a time
-    :raises ConfigError: unless just one of the three ways to say it was chosen, and it names a place
+    :param errand: the action's context
+    :param goal: the target
+    :param partition: the source partition; optional for a time, and if there is only one
+    :raises ConfigError: unless exactly one target was given, and it can be resolved
     """
     if sum(way is not None for way in (goal.position, goal.time, goal.batch)) != 1:
         raise ConfigError(
@@ -44,7 +46,7 @@ def positions(errand: Errand, goal: Goal, partition: str | None = None) -> dict[
 
 
 def source_partition(errand: Errand, name: str | None) -> str:
-    """The source partition that is meant: the one that was named, or the only one.
+    """Return the named source partition, or the only one.
 
     :raises ConfigError: if there are several and none was named, or there is none of that name
     """
@@ -59,7 +61,7 @@ def source_partition(errand: Errand, name: str | None) -> str:
 
 
 def _at_time(errand: Errand, time: str, partition: str | None) -> dict[str, int]:
-    """Where the checkpoint stood then, or where it stands now if that is before."""
+    """Return the checkpoint at a time, or the current one where that is lower."""
     ledger, pipeline = errand.ledger, errand.pipeline
     at = moment(time)
     chosen = {source_partition(errand, partition)} if partition else set(_sources(errand))
@@ -69,7 +71,7 @@ def _at_time(errand: Errand, time: str, partition: str | None) -> dict[str, int]
 
 
 def _sources(errand: Errand) -> list[str]:
-    """The partitions of the source, without the side partitions that re-read a stretch of one.
+    """Return the source's partitions, without side partitions.
 
     :raises ConfigError: if the ledger does not know the pipeline
     """

@@ -1,7 +1,8 @@
-"""A person's actions on a sink that a run has refused: accept it as it is, or move on to another one.
+"""Users' actions on a sink that a run has refused: accept it as it is, or move to another one.
 
-Both fence the sink and read its receipts first. An accepted sink is sent again what it has lost, or the pipeline goes
-on from its checkpoint. A move settles with the sink so far, and the next run delivers to the one that it declares.
+Both fence the sink and read its receipts first. After an acceptance, either what the sink has lost is sent again or the
+pipeline continues from its checkpoint. A move reconciles with the previous sink, and the next run delivers to the sink
+that it declares.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _RECEIPTS_LOST = frozenset({Difference.FENCE_BELOW, Difference.RECEIPTS_MISSING,
 
 
 def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None) -> Act:
-    """The action by which a run goes on with the sink as it is now; changes nothing.
+    """Return the action that accepts the sink as it is now; nothing is changed.
 
-    :param resend: send again what the sink has no receipt for; else go on from the checkpoint
-    :param start: by source partition, the first position to send again, where receipts do not tell what is lost
-    :raises LedgerStateError: if the sink is as the ledger left it, so that there is nothing to accept
-    :raises LedgerStateError: if ``start`` lies beyond a checkpoint
+    :param setup: the pipeline's setup
+    :param resend: send again what the sink has no receipt for; else continue from the checkpoint
+    :param start: by source partition, the first position to send again if receipts do not tell what is lost
+    :raises LedgerStateError: if the sink is as the ledger left it, or ``start`` lies beyond a checkpoint
     :raises ConfigError: if the sink is another one, or nothing tells what has to be sent again
     """
     name, ledger = setup.pipeline.name, setup.ledger
@@ -53,7 +54,7 @@ def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None
             raise ConfigError(
                 f"the sink is {found.location}, and this pipeline delivered to {known.location} so far.",
                 pipeline=name,
-                hint=f'Say that this is meant with `airflow ckpt move {name} --reason "..."`.',
+                hint=f'If that is intended, run `airflow ckpt move {name} --reason "..."`.',
             )
         before = known.unaccepted or Unaccepted(frozenset(), "")
         told = before.told or describe(known, found, seen)
@@ -64,9 +65,9 @@ def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None
             return Act(ActKind.ACCEPT_SINK, batches=unclear)
         if setup.pipeline.delivery == "at_most_once":
             raise ConfigError(
-                "at most once, nothing is sent again.",
+                "with delivery: at_most_once nothing is sent again.",
                 pipeline=name,
-                hint="Use --keep, and `airflow ckpt rewind` where records are to be read again all the same.",
+                hint="Use --keep, and `airflow ckpt rewind` if records are to be read again anyway.",
             )
         if start:
             _refuse_beyond(setup, _reconciled(setup, readable(opened.sink, _known(setup))), start)
@@ -77,22 +78,22 @@ def accept(setup: Setup, *, resend: bool, start: Mapping[str, int] | None = None
 
 
 def move(setup: Setup, *, unreachable: bool = False) -> Act:
-    """The action after which the next run delivers to whatever sink it declares; changes nothing.
+    """Return the action after which the next run delivers to whatever sink it declares; nothing is changed.
 
-    :param setup: with the sink so far
-    :param unreachable: whether that one cannot be asked any more what it has received
+    :param setup: setup with the previous sink
+    :param unreachable: whether the previous sink can no longer be asked what it has received
     """
     partitions = setup.ledger.partitions(setup.pipeline.name)
     return Act(ActKind.MOVE, batches=_begun(partitions) if unreachable else (), unreachable=unreachable)
 
 
 def rehearse(setup: Setup, act: Act, *, who: str, why: str | None) -> ActResult:
-    """Try an acceptance out on the ledger, after the sink's receipts, and undo it; the sink is not fenced.
+    """Try an acceptance on the ledger after importing the sink's receipts, and roll back; the sink is not fenced.
 
-    :param setup: of the pipeline
-    :param act: what :func:`accept` made
-    :param who: the person
-    :param why: the reason
+    :param setup: the pipeline's setup
+    :param act: action that :func:`accept` returned
+    :param who: the actor
+    :param why: the actor's reason
     :raises LedgerStateError: if the action does not fit
     """
     opened = Opened(setup)
@@ -104,16 +105,15 @@ def rehearse(setup: Setup, act: Act, *, who: str, why: str | None) -> ActResult:
 
 
 def carry_out(setup: Setup, act: Act, *, who: str, why: str | None, proposal: str | None = None) -> ActResult:
-    """Carry out :func:`accept` or :func:`move` behind the sink's fence; waits for the lease as the pipeline says.
+    """Apply the action of :func:`accept` or :func:`move` after fencing the sink; waits for the lease if need be.
 
-    :param setup: of the pipeline; for a move, with the sink so far
-    :param act: what :func:`accept` or :func:`move` made
-    :param who: the person
-    :param why: the reason; kept in the audit trail
+    :param setup: the pipeline's setup; for a move, with the previous sink
+    :param act: action that :func:`accept` or :func:`move` returned
+    :param who: the actor
+    :param why: the actor's reason, which the audit log stores
     :param proposal: id of the approved proposal that this uses up
     :raises LeaseBusyError: if a run holds the lease
-    :raises LedgerStateError: if the action does not fit any more; nothing was changed, and a sink that was not in order
-        stays refused
+    :raises LedgerStateError: if the action no longer fits; nothing was changed, and a changed sink stays refused
     """
     ledger = setup.ledger
     if act.unreachable:
@@ -156,9 +156,9 @@ def _left_behind(setup: Setup) -> AcceptedSink:
 
 
 def _resend(setup: Setup, sink: Sink, evidence: Unaccepted) -> Act:
-    """The action that sends again what is lost, a batch included that has a receipt of which the ledger does not know.
+    """Return the action that sends again what is lost, including batches whose receipts the ledger does not know.
 
-    :param evidence: what was seen of the sink; some of that is not there any more behind a new fence
+    :param evidence: what was seen of the sink; a new fence destroys some of it
     """
     name, ledger = setup.pipeline.name, setup.ledger
     receipts, _ = read_receipts(sink, {})
@@ -201,23 +201,23 @@ def _resend(setup: Setup, sink: Sink, evidence: Unaccepted) -> Act:
 
 
 def _refuse_other(setup: Setup, sink: Sink, act: Act) -> None:
-    """Find out once more, behind the lease, what is to be sent again, and refuse if that is not what was shown.
+    """Determine again, under the lease, what has to be sent again, and refuse if it differs from what was shown.
 
-    :raises LedgerStateError: if it is not
+    :raises LedgerStateError: if it differs
     """
     name = setup.pipeline.name
     evidence = setup.ledger.sink_standing(name).unaccepted or Unaccepted(frozenset(), "")
     if _resend(setup, sink, evidence).to_json() != act.to_json():
         raise LedgerStateError(
-            "what has to be sent again is not what was shown: a run or another person has changed the pipeline or the "
+            "what has to be sent again is not what was shown: a run or another user has changed the pipeline or the "
             "sink meanwhile. Runs stay refused.",
             pipeline=name,
-            hint=f"Look again with `airflow ckpt accept-sink {name} --resend --dry-run`.",
+            hint=f"Check again with `airflow ckpt accept-sink {name} --resend --dry-run`.",
         )
 
 
 def _refuse_beyond(setup: Setup, records: Mapping[str, PartitionRecord], start: Mapping[str, int]) -> None:
-    """Refuse to send again from a position that lies beyond the checkpoint, since that would skip records.
+    """Refuse to send again from a position beyond the checkpoint, since that would skip records.
 
     :raises LedgerStateError: naming both positions
     """
@@ -233,14 +233,14 @@ def _refuse_beyond(setup: Setup, records: Mapping[str, PartitionRecord], start: 
 
 
 def _known(setup: Setup) -> dict[str, Known]:
-    """Up to where no receipt of the sink's is news to the ledger."""
+    """Return for each partition the position up to which the ledger knows all of the sink's receipts."""
     name = setup.pipeline.name
     records = setup.ledger.partitions(name)
     return {**setup.ledger.collected(name), **{partition: record.known for partition, record in records.items()}}
 
 
 def _reconciled(setup: Setup, receipts: Iterable[Receipt]) -> Mapping[str, PartitionRecord]:
-    """The ledger's partitions as they are once these receipts were reconciled; changes nothing that is stored."""
+    """Return the ledger's partitions as they would be after reconciling with these receipts; nothing is stored."""
     records = setup.ledger.partitions(setup.pipeline.name)
     news: dict[str, list[Receipt]] = {}
     for receipt in receipts:
@@ -258,7 +258,7 @@ def _places(receipts: Sequence[Receipt]) -> dict[tuple[int, str], list[Range]]:
 
 
 def _replays(records: Mapping[str, PartitionRecord], lost: Resend) -> tuple[Letters, ...]:
-    """The dead letters whose replay is lost."""
+    """Return the dead letters whose replay is lost."""
     return tuple(
         placed.letters
         for partition, span in lost.replayed
@@ -267,6 +267,6 @@ def _replays(records: Mapping[str, PartitionRecord], lost: Resend) -> tuple[Lett
 
 
 def _begun(records: Mapping[str, PartitionRecord]) -> tuple[BatchKey, ...]:
-    """Batches that were begun and have no verdict: without receipts nobody can tell whether they were delivered."""
+    """Return batches that were attempted and have no verdict; without receipts their delivery is unknown."""
     open_ones = (batch for record in records.values() for batch in record.partition.blocking.values())
     return tuple(sorted(b.key for b in open_ones if b.begun and b.state is not BatchState.HELD))

@@ -1,1 +1,1 @@
-"""Read-only looks at a pipeline against its ledger, source and sink: lag, conditions, previews, audits."""
+"""Read-only views of a pipeline, its ledger, source and sink: lag, conditions, previews, audits."""

@@ -1,7 +1,4 @@
-"""What a sensor waits for, as data: it is checked in a task or in the triggerer, on the same ledger.
-
-Each kind says whether it is met and what was seen, as JSON-ready data.
-"""
+"""Conditions that sensors wait for, checked on the ledger in a task or in the triggerer."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ConditionKind(StrEnum):
-    """What may be waited for."""
+    """Kinds of conditions."""
 
     LAG_AT_LEAST = "lag_at_least"
     LAG_AT_MOST = "lag_at_most"
@@ -30,12 +27,14 @@ class ConditionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition on one pipeline.
+    """Condition on one pipeline.
 
-    :param number: how many, or for a checkpoint the position that every source partition must reach
-    :param partition: of a lag or checkpoint: this source partition alone
-    :param positions: of a checkpoint: by source partition, in place of ``number``
-    :param error_types: of dead letters: these error types alone
+    :param kind: kind of the condition
+    :param number: limit of the lag or number of items; for a checkpoint, the position that every source partition must
+        reach
+    :param partition: for a lag or checkpoint, only this source partition
+    :param positions: for a checkpoint, positions by source partition instead of ``number``
+    :param error_types: for dead letters, only these error types
     """
 
     kind: ConditionKind
@@ -45,15 +44,17 @@ class Condition:
     error_types: tuple[str, ...] = ()
 
     def check(self, ledger: Ledger, pipeline: str, setup: Callable[[], Setup]) -> tuple[bool, dict[str, Any]]:
-        """Whether it is met, and what was seen.
+        """Return whether the condition is met, and the observed values, JSON-ready.
 
-        :param setup: made only where the source must be asked, or the pipeline has never run
-        :raises ConfigError: if nothing declares the pipeline, or it has no such partition
+        :param ledger: the ledger
+        :param pipeline: name of the pipeline
+        :param setup: creates the setup; called only if the source must be asked, or the pipeline has never run
+        :raises ConfigError: if the pipeline is not declared, or has no such partition
         """
         if self.kind in (ConditionKind.LAG_AT_LEAST, ConditionKind.LAG_AT_MOST):
             return self._lag(pipeline, lag(setup()))
         if pipeline not in ledger.pipelines():
-            setup()  # fails where no declaration tells that it is yet to run
+            setup()  # fails if the pipeline is not declared either
             return False, {"never_run": True}
         status = ledger.status(pipeline)
         if self.kind is ConditionKind.CHECKPOINT:
@@ -64,7 +65,7 @@ class Condition:
         return held >= self.number, {"held": held, "batches": [item["batch"] for item in status["held"]]}
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is the inverse."""
         return {
             "kind": self.kind.value,
             "number": self.number,
@@ -75,7 +76,7 @@ class Condition:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Condition:
-        """The condition that :meth:`to_json` wrote."""
+        """Return the condition that :meth:`to_json` wrote."""
         return cls(
             ConditionKind(data["kind"]),
             data["number"],
@@ -94,7 +95,7 @@ class Condition:
     def _checkpoint(self, pipeline: str, status: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         found = {part["id"]: part["committed"] for part in status["partitions"] if part["ends_at"] is None}
         if not found:
-            return False, {"checkpoint": {}}  # the first run has not begun with any
+            return False, {"checkpoint": {}}  # the first run has not started any partition
         wanted = dict(self.positions)
         if not wanted:
             wanted = dict.fromkeys([self.partition] if self.partition is not None else found, self.number)

@@ -1,4 +1,4 @@
-"""How far the source is ahead of the checkpoint; asks ledger and source, takes no lease and changes nothing."""
+"""Measure how far the source is ahead of the checkpoint, from ledger and source, without a lease."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def lag(setup: Setup) -> dict[str, int]:
-    """Per source partition, how many positions a run that began now would have before it.
+    """Return per source partition the number of positions that a run starting now would have to process.
 
-    Positions are bytes or rows of files, offsets of Kafka, and of a table whatever its cursor counts. What is planned
-    and not delivered is part of it, and so is what waits in Kafka for an open transaction. Rows of a table to which
-    transactions that take longer than a moment may still add are not.
+    Positions are bytes or rows of files, offsets of Kafka, and cursor values of a table. Planned work that is not
+    delivered counts, and so do Kafka records of open transactions. Rows of a table near its end, to which running
+    transactions may still add, do not.
 
     :raises SourceError: if the source cannot be reached
     """
@@ -29,7 +29,7 @@ def lag(setup: Setup) -> dict[str, int]:
         for partition in source.partitions():
             record = records.get(partition.id)
             if record is None:
-                # As a run would begin it: those that come later begin at the earliest, see acquire.py.
+                # As a run would start it: partitions that appear later start at the earliest position, see acquire.py.
                 start = source.start(partition.id, "earliest" if records else setup.pipeline.source.start_from)
                 committed[partition.id] = tail = start.position
                 files += start.files

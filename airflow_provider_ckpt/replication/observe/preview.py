@@ -1,4 +1,4 @@
-"""Looks at a pipeline against its source and sink, and at what a run would do; changes nothing anywhere."""
+"""Check a pipeline against its source and sink, and preview a run; nothing is changed."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NOBODY = "00000000-0000-0000-0000-000000000000"
-"""The id of no ledger, for a sink that is only looked at."""
+"""Placeholder ledger id for a sink that is only checked."""
 
 
 def problems(pipeline: Pipeline, connections: Callable[[str], Connection]) -> list[str]:
     """Check a pipeline against its source, sink and connections, and return the problems, one sentence each.
 
     :param pipeline: the pipeline
-    :param connections: function that returns the connection of an id
+    :param connections: returns the connection of an id
     """
     found: list[str] = []
     with ExitStack() as stack:
@@ -85,9 +85,9 @@ def _tried(found: list[str], act: Callable[[], T]) -> T | None:
 
 
 def preview(setup: Setup) -> dict[str, Any]:
-    """Return the plan that a run would make and the batches it would find waiting, as a JSON-ready document.
+    """Return the plan that a run would make and the batches that wait, as a JSON-ready document.
 
-    :raises CkptError: if something would keep the run from beginning
+    :raises CkptError: if something would keep a run from starting
     """
     opened = Opened(setup)
     try:
@@ -150,7 +150,7 @@ def _previewed(setup: Setup, opened: Opened) -> dict[str, Any]:
 def _with_new_ones(
     setup: Setup, source: Source, stored: Mapping[str, PartitionRecord]
 ) -> tuple[dict[str, PartitionRecord], list[SourceFile]]:
-    """The partitions as a run would have them, those included that it would start; and the files that it would know."""
+    """Return the partitions, including those that a run would start, and the source files that it would know."""
     start_from = "earliest" if stored else setup.pipeline.source.start_from
     generation = max((record.partition.generation for record in stored.values()), default=1)
     records, files = dict(stored), list(setup.ledger.files(setup.pipeline.name))

@@ -1,7 +1,7 @@
-"""Recounts a pipeline in its sink: do receipts, dead letters and target agree with the ledger?
+"""Compare receipts, dead letters and target of a pipeline's sink with the ledger.
 
-Takes no lease and changes nothing. The ledger is read before the sink: a sink knows a verdict before the ledger does,
-so what the ledger has heard of must be there, and what it has not heard of yet is no disagreement.
+It takes no lease and changes nothing. The ledger is read before the sink: a sink has a verdict before the ledger does,
+so everything in the ledger must be in the sink, while verdicts that the ledger does not know yet are no disagreement.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from airflow_provider_ckpt.replication.run.sink_checks import compare
 from airflow_provider_ckpt.replication.setup import Setup
 
 STEPS = 4
-"""How many times :func:`against_sink` tells of its progress."""
+"""Number of times that :func:`against_sink` reports its progress."""
 
 
 def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = False) -> dict[str, Any]:
-    """What was compared and what does not agree, JSON-ready.
+    """Compare the sink with the ledger; return what was compared and the differences, JSON-ready.
 
-    :param tell: called with what was counted, after each of :data:`STEPS` steps
-    :param shared: whether others write to the target too, so that its rows say nothing
+    :param setup: the pipeline's setup
+    :param tell: called with a line of progress after each of :data:`STEPS` steps
+    :param shared: whether others write to the target too, so that its rows are not compared
     :raises ConfigError: if the ledger does not know the pipeline
     :raises SinkError: if the sink cannot be read
     """
@@ -66,7 +67,7 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
             why = why or "its rows could not be counted when a person accepted it"
         rows = None if why else sink.target_rows(exact=True)
         if rows is None:
-            tell("rows of the target: cannot say")
+            tell("rows of the target: unknown")
         else:
             tell(f"{rows:,} rows in the target")
             differences += compare_rows(rows, delivered, accepted.rows_missing or 0)
@@ -91,18 +92,18 @@ def against_sink(setup: Setup, tell: Callable[[str], None], *, shared: bool = Fa
 
 
 def _changed(setup: Setup, sink: Sink) -> list[Difference]:
-    """Whether the sink is as the ledger left it; receipts that are missing are named one by one elsewhere."""
+    """Return how the sink differs from how the ledger left it; missing receipts are reported one by one elsewhere."""
     known, state = compare(setup.ledger, setup.pipeline.name, sink)
     seen = [difference for difference in differences_of(known, state) if difference is not Change.RECEIPTS_MISSING]
     return [Difference(Disagreement.SINK_CHANGED, "", None, describe(known, state, seen))] if seen else []
 
 
 def _uncountable(setup: Setup, *, shared: bool, busy: bool) -> str | None:
-    """Why the target's rows say nothing of what was delivered; None if they do."""
+    """Return the reason for which the target's rows cannot be compared; None if they can."""
     if shared:
         return "others write to the target too"
     if setup.pipeline.sink.mode == "upsert":
-        return "rows replace rows of their key, so the target holds fewer than were delivered"
+        return "rows replace rows with the same key, so the target holds fewer than were delivered"
     if setup.pipeline.sink.rows_may_differ:
         return "the target may store other rows than it is sent (sink.rows_may_differ)"
     if setup.pipeline.sink.may_be_emptied:
@@ -111,7 +112,7 @@ def _uncountable(setup: Setup, *, shared: bool, busy: bool) -> str | None:
 
 
 def _still_unknown(setup: Setup, differences: list[Difference], receipts: dict[Any, Any]) -> list[Difference]:
-    """Without the receipts that a run has claimed and settled since the ledger was read."""
+    """Return the differences without receipts that a run has claimed and settled since the ledger was read."""
     now = setup.ledger.recorded(setup.pipeline.name)
     return [
         difference

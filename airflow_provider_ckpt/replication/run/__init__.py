@@ -1,1 +1,1 @@
-"""A run from beginning to end: acquire the lease, reconcile with the sink, plan, execute waves, settle."""
+"""A run from start to end: acquire the lease, reconcile with the sink, plan, execute waves, settle."""

@@ -1,6 +1,6 @@
-"""How a run begins: take the lease, fence the sink, and reconcile with its receipts before anything is begun.
+"""Start a run: take the lease, fence the sink, and reconcile with its receipts before any attempt begins.
 
-The order is semantics, section 4; nothing here may be left out or swapped.
+The order is fixed by semantics, section 4; no step may be left out or swapped.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ _LEASE_PAUSE = 0.5
 
 
 def acquire(setup: Setup, *, force: bool = False, accepting: bool = False) -> Run:
-    """Take the lease, fence the sink, reconcile with its receipts, and carry out what people asked for meanwhile.
+    """Take the lease, fence the sink, reconcile with its receipts, and apply stored actions.
 
-    :param force: take the lease from whoever holds it (a person's force stop)
-    :param accepting: a person is about to accept the sink as it is: it may have changed, and what people asked for
-        meanwhile waits for the next run
-    :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` or its wait says so
+    :param setup: the pipeline's setup
+    :param force: take the lease from its holder (a user's force stop)
+    :param accepting: a user is about to accept the sink as it is: it may have changed, and stored actions wait for the
+        next run
+    :raises LeaseBusyError: if another run holds the lease and ``lease.on_busy`` says to fail, or the wait is over
     :raises ConfigError: if the sink holds another ledger's receipts for the pipeline
     :raises LedgerStateError: if the sink to accept is as this ledger left it
-    :raises SinkChangedError: if the sink lost commits, was made anew, or is another one than this ledger left
+    :raises SinkChangedError: if the sink lost commits, was recreated, or is another one than this ledger left
     :raises SourceError: if the source cannot be reached or is not the one the ledger knows
     :raises SinkError: if the sink cannot be reached
     """
@@ -65,10 +66,10 @@ def acquire(setup: Setup, *, force: bool = False, accepting: bool = False) -> Ru
 
 
 def attach(setup: Setup, epoch: int) -> Run:
-    """Carry on the lease that an earlier task of the same DAG run acquired.
+    """Continue under the lease that an earlier task of the same DAG run acquired.
 
-    If attempts of that epoch are still open, this task was started once before and died or lives on as a twin: then the
-    lease is acquired anew, which fences that one. :attr:`Run.epoch` says which epoch it is.
+    If attempts of that epoch are still open, this task was started before and has died or is still running as a
+    duplicate. Then the lease is acquired again, which fences the other one; :attr:`Run.epoch` is the new epoch.
 
     :raises StaleEpochError: if another run has taken over since
     """
@@ -100,12 +101,12 @@ def _admitted(setup: Setup, opened: Opened, *, force: bool) -> Lease:
 
 
 def _begin(run: Run, *, accepting: bool) -> None:
-    """Refuse a sink that is not as it was left; else fence it, and make the ledger agree with what it holds."""
+    """Refuse a sink that is not as it was left; else fence it, and make the ledger agree with its receipts."""
     state = None if accepting else sink_checks.refuse_changed(run.setup, run.sink)
     unaccepted = sink_checks.evidence(run.setup, run.sink) if accepting else None
-    first = _first_starts(run)  # what is refused here leaves nothing in the sink
+    first = _first_starts(run)  # before the fence, so that a refusal leaves nothing in the sink
     if unaccepted is not None:
-        run.ledger.note_unaccepted(run.lease, unaccepted)  # the fence destroys what it rests on
+        run.ledger.note_unaccepted(run.lease, unaccepted)  # the fence destroys the evidence
     with run.step("fence"):
         run.sink.fence(run.epoch)
     if state is not None and state.target is None:
@@ -154,9 +155,9 @@ def _first_starts(run: Run) -> dict[SourcePartition, Start | None]:
 
 
 def _start(run: Run, first: Mapping[SourcePartition, Start | None]) -> None:
-    """Record the source's partitions.
+    """Store the source's partitions in the ledger.
 
-    :param first: where those begin that the ledger does not know
+    :param first: start of each source partition that the ledger does not know, None for the others
     """
     known = run.ledger.partitions(run.pipeline.name)
     kept = file_lists.recall(run, started=bool(known))

@@ -1,4 +1,4 @@
-"""What a run asks of Spark: start, say how wide you are, run a wave, end."""
+"""Interface through which a run uses Spark: start, report parallelism, run waves, close."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from airflow_provider_ckpt.core.wave import Outcome, Wave
 from airflow_provider_ckpt.spark.job import Job
 
 Check = Callable[[], None]
-"""Called again and again while an engine waits; raises when the run must stop (lease lost, cancelled)."""
+"""Called repeatedly while an engine waits; raises when the run must stop (lease lost, cancelled)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Spark is up.
+    """State of a started Spark.
 
-    :param parallelism: how many tasks run at once
-    :param columns: what the transform puts out: name and Spark SQL type
-    :param ui: the address of Spark's own pages, while it runs; None if there are none
-    :param application: the id under which a history server shows it, None if it logs no events for one
+    :param parallelism: number of tasks that run at once
+    :param columns: name and Spark SQL type of each column of the transform's result
+    :param ui: URL of Spark's web UI while it runs; None if there is none
+    :param application: id under which a history server shows it; None if it logs no events for one
     """
 
     parallelism: int
@@ -31,7 +31,7 @@ class Ready:
 
 
 class WaveLostError(Exception):
-    """A wave ended without outcomes while Spark lives on: a worker died, say. Only receipts know what it did."""
+    """A wave ended without outcomes although Spark is alive, as when a worker died; only receipts tell its result."""
 
     def __init__(self, error: ErrorInfo) -> None:
         super().__init__(error.message)
@@ -39,35 +39,35 @@ class WaveLostError(Exception):
 
 
 class Engine(Protocol):
-    """One Spark, for one run. Nothing is started before :meth:`start`."""
+    """Spark for one run; nothing is started before :meth:`start`."""
 
     started: bool
 
     def start(self, job: Job) -> None:
-        """Begin to start Spark and return at once, so that planning goes on meanwhile."""
+        """Start Spark in the background, so that planning continues meanwhile."""
 
     def ready(self, check: Check) -> Ready:
         """Wait until Spark is up.
 
         :raises EngineError: if it cannot be started
-        :raises ConfigError: if the transform cannot be used
+        :raises ConfigError: if the transform is invalid
         """
 
     def run(self, wave: Wave, check: Check) -> Sequence[Outcome]:
-        """Work a wave off.
+        """Execute a wave and return its outcomes.
 
         :raises WaveLostError: if the wave was lost but another may be run
         :raises EngineError: if Spark itself was lost
         """
 
     def revive(self) -> bool:
-        """After Spark was lost: let go of what is left of it, so that :meth:`start` may be called again.
+        """Clean up after Spark was lost, so that :meth:`start` may be called again.
 
-        :returns: whether it may; not where Spark was ended on purpose, or is not the engine's own
+        :returns: whether it may be; not if Spark was ended on purpose, or is not the engine's own
         """
 
     def kill(self) -> None:
-        """End Spark now, from any thread."""
+        """End Spark immediately, from any thread."""
 
     def close(self) -> None:
-        """End Spark in good order."""
+        """Shut Spark down in an orderly way."""

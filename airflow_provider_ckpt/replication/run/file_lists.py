@@ -1,7 +1,7 @@
-"""Lists of discovered files inside a run: kept in the sink, and taken from there by a ledger that has forgotten some.
+"""Store the lists of discovered files in the sink, and read them back for a ledger that has forgotten some.
 
-A ledger that was restored from a backup, or is new and has adopted receipts, would discover files anew, in another
-order, and take the sink's receipts for those of other bytes. So it takes the sink's lists instead, or is refused.
+A ledger that was restored from a backup, or that is new and has adopted receipts, would discover files again in another
+order and take the sink's receipts for those of other bytes. So it reads the sink's lists instead, or is refused.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ log = logging.getLogger(__name__)
 
 _HINT = (
     "Restore a backup of the ledger that is no older than the newest delivery, or of the sink's bookkeeping with the "
-    "lists in it. If there is none, begin anew: a pipeline of another name, with an empty target or with "
+    "lists in it. If there is none, start over with a pipeline of another name, with an empty target or with "
     "source.start_from: latest once you know that everything was delivered."
 )
 
 
 def keep(run: Run, files: Sequence[SourceFile], start: int | None = None) -> None:
-    """Keep newly discovered files in the sink; call it before the ledger records them.
+    """Store newly discovered files in the sink; call it before the ledger stores them.
 
-    :param files: in order, all of them behind what the ledger knows
-    :param start: the position at which the partition begins, if it begins on these files
+    :param run: the run
+    :param files: in order, all of them after the files that the ledger knows
+    :param start: position at which the partition begins, if it begins with these files
     """
     for part in parted(files, run.epoch, start):
         run.sink.keep_files(part)
 
 
 def recall(run: Run, *, started: bool) -> Start | None:
-    """Take those of the sink's lists of files that the ledger has forgotten, if any; call it behind the fence.
+    """Read the files from the sink's lists that the ledger has forgotten; call it after the fence.
 
-    :param started: whether the ledger knows the source's partitions; then it records the files here
-    :returns: where the source begins by these lists, if the ledger does not know yet
-    :raises SourceError: if the sink has receipts of files, and neither it nor the ledger knows which files they mean
+    :param run: the run
+    :param started: whether the ledger knows the source's partitions; then it stores the files here
+    :returns: start of the source according to these lists, if the ledger does not know it yet
+    :raises SourceError: if the sink has receipts of files, and neither it nor the ledger knows which files they are
     """
     if run.pipeline.source.type != "files":
         return None
@@ -57,12 +59,12 @@ def recall(run: Run, *, started: bool) -> Start | None:
         if not files:
             _refuse_unlisted(run)
             return None
-        log.warning("%s: %d source files are taken from the sink's list of them", run.pipeline.name, len(files))
+        log.warning("%s: %d source files were read from the sink's list", run.pipeline.name, len(files))
         return Start(lists[0].start or 0, files)
     if files:
         log.warning(
-            "%s: this ledger knew %d source files, and the sink's list names %d more, such as %s; they are taken from "
-            "there, so that the sink's receipts mean the same records as before",
+            "%s: this ledger knew %d source files, and the sink's list names %d more, such as %s; they were read from "
+            "there, so that the sink's receipts refer to the same records as before",
             run.pipeline.name,
             len(known),
             len(files),
@@ -74,9 +76,10 @@ def recall(run: Run, *, started: bool) -> Start | None:
 
 
 def refuse_beyond(run: Run, receipts: Sequence[Receipt]) -> None:
-    """Fail if the sink holds a receipt of files that the ledger does not know.
+    """Raise an error if the sink holds a receipt of files that the ledger does not know.
 
-    :param receipts: the sink's, that are news
+    :param run: the run
+    :param receipts: receipts of the sink that the ledger did not know
     :raises SourceError: naming the first one
     """
     if run.pipeline.source.type != "files" or not receipts:
@@ -87,8 +90,8 @@ def refuse_beyond(run: Run, receipts: Sequence[Receipt]) -> None:
     if beyond is not None:
         raise SourceError(
             f"the sink holds a receipt of {beyond.range} of {beyond.key}, but the {len(files)} source files that this "
-            f"ledger knows end at position {end}, and the sink has no list of the files behind them. The ledger is "
-            "older than that receipt, and discovering files anew could find them in another order.",
+            f"ledger knows end at position {end}, and the sink has no list of the files after them. The ledger is "
+            "older than that receipt, and discovering files again could find them in another order.",
             pipeline=run.pipeline.name,
             position=beyond.range.end,
             hint=_HINT,
@@ -120,7 +123,7 @@ def _refuse_unlisted(run: Run) -> None:
     if receipt is not None:
         raise SourceError(
             f"the sink holds receipts of this pipeline, such as of {receipt.range} of {receipt.key}, but no list of "
-            "the source files that they count, and this ledger knows none. Discovering files anew could find them in "
+            "the source files that they count, and this ledger knows none. Discovering files again could find them in "
             "another order.",
             pipeline=run.pipeline.name,
             hint=_HINT,

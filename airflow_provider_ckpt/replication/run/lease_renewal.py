@@ -1,4 +1,4 @@
-"""Keeps a lease alive while a run works, and says when it was lost."""
+"""Renew a lease in the background while a run works, and detect its loss."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 
 class Renewal:
-    """A thread that renews ``lease`` every third of its time to live.
+    """Thread that renews a lease every third of its TTL.
 
-    An unreachable ledger only delays it: time decides who may take over, never what is true.
+    An unreachable ledger only delays the renewal: after expiry the lease is still ours until another owner takes it.
     """
 
     def __init__(self, ledger: Ledger, lease: Lease) -> None:
@@ -30,7 +30,7 @@ class Renewal:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise if another run has taken over.
+        """Raise an error if another run has taken over.
 
         :raises StaleEpochError: naming both epochs
         """

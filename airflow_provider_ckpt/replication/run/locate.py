@@ -1,7 +1,7 @@
-"""What lanes are told of the batches of a wave, and which of them the source cannot give any more.
+"""Build the tasks of a wave's batches, and find batches that the source can no longer read.
 
-A batch that expired, or whose file changed, stops its own partition and no other: the rest is delivered, and the run
-fails in the end.
+A batch that expired, or whose file changed, stops only its own partition: the others are delivered, and the run fails
+at its end.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 
 
 class Locating:
-    """Locates batches for one :class:`Run`.
+    """Builder of batch tasks for one :class:`Run`.
 
-    :ivar refused: batches that the source cannot give, and why; a run does not ask for them again
+    :ivar refused: batches that the source cannot read, with the error; the run does not try them again
     """
 
     def __init__(self, run: Run) -> None:
@@ -32,7 +32,7 @@ class Locating:
         self.refused: dict[BatchKey, SourceError] = {}
 
     def tasks(self, chosen: Sequence[Batch]) -> list[BatchTask]:
-        """What lanes are told of batches whose next attempt is about to begin, but for those that are refused.
+        """Return the tasks of batches whose next attempt is about to begin, without those that the source refuses.
 
         :raises CkptError: if the source as a whole cannot be asked
         """
@@ -53,9 +53,9 @@ class Locating:
         return [*self._of_source(of_source), *locate(self._run, [task for task in tasks if task.key.letters])]
 
     def finish(self) -> None:
-        """Fail, now that all else was done, if the source refused a batch.
+        """Raise an error at the end of the run if the source has refused a batch.
 
-        :raises SourceError: naming the first one
+        :raises SourceError: for the first one
         """
         for error in self.refused.values():
             raise error
@@ -69,13 +69,13 @@ class Locating:
                 culprit = next((task.key for task in tasks if str(task.key) == error.batch), None)
                 if culprit is None:
                     raise
-                log.error("%s goes on without what waits for this: %s", self._run.pipeline.name, error)
+                log.error("%s continues without the batches that need this: %s", self._run.pipeline.name, error)
                 self.refused[culprit] = error
                 tasks = [task for task in tasks if not self._stopped(task.key, culprit)]
         return []
 
     def _stopped(self, key: BatchKey, culprit: BatchKey) -> bool:
-        """Whether a batch cannot be sent since another one was refused."""
+        """Return whether a batch cannot be sent since another one was refused."""
         if self._run.pipeline.pinned:
             return key.partition == culprit.partition and key.seq >= culprit.seq
         return key == culprit

@@ -1,4 +1,4 @@
-"""Measures one run: counts what happens as it happens, and reads off the ledger where the pipeline stands."""
+"""Measure one run: count events as they happen, and read the pipeline's state from the ledger."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.types import PartitionRecord
 
 _EVERY = 10.0
-"""Seconds between two looks while a run goes on; at its end there is always one."""
+"""Seconds between two readings during a run; there is always one at its end."""
 
 
 class Measuring:
-    """The numbers of one process's part in a run.
+    """Metrics of one process's part in a run.
 
-    :ivar expired: the ranges that expired without a receipt while it lasted, JSON-ready
+    :ivar expired: ranges that expired without a receipt during the run, JSON-ready
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -36,7 +36,7 @@ class Measuring:
         self.expired: list[dict[str, Any]] = []
 
     def settled(self, receipts: Iterable[Receipt]) -> None:
-        """Batches got their verdict."""
+        """Count batches that got their verdict."""
         found = list(receipts)
         counts = sum((receipt.counts for receipt in found), Counts())
         self._meter.count(Metric.COMMITTED, len(found))
@@ -47,34 +47,34 @@ class Measuring:
         self._meter.count(Metric.REPLAYED, sum(r.counts.delivered for r in found if r.key.letters))
 
     def begun(self, batches: int) -> None:
-        """A wave began."""
+        """Record that a wave began."""
         self._meter.gauge(Metric.IN_FLIGHT, batches)
 
     def ended(self, outcomes: Iterable[Outcome], decisions: Iterable[Decision]) -> None:
-        """A wave ended, and the policy decided about what failed."""
+        """Count the outcomes of a wave and the policy's decisions about its failures."""
         ends = Counter(outcome.outcome for outcome in outcomes)
         self.failed(ends[AttemptOutcome.FAILED])
         self.refused(ends[AttemptOutcome.FENCED])
         self._meter.count(Metric.RETRIES, sum(isinstance(decision, Retry) for decision in decisions))
 
     def failed(self, commits: int) -> None:
-        """Batches were not committed to the sink, or a settlement not to the ledger, though it was tried."""
+        """Count batches that were not committed to the sink, or a settlement that was not committed to the ledger."""
         self._meter.count(Metric.COMMIT_FAILED, commits)
 
     def refused(self, times: int = 1) -> None:
-        """A run or a lane was refused, since a newer epoch is at work."""
+        """Count refusals of a run or lane because of a newer epoch."""
         self._meter.count(Metric.FENCE_REJECTIONS, times)
 
     @property
     def due(self) -> bool:
-        """Whether it is time for another look while the run goes on."""
+        """True if it is time for another reading."""
         return time.monotonic() >= self._look_at
 
     def look(self, records: Mapping[str, PartitionRecord], lag: Mapping[str, int]) -> None:
-        """Tell where the pipeline stands.
+        """Report the pipeline's state.
 
         :param records: its partitions, as they are stored now
-        :param lag: how many positions the source is ahead of each checkpoint
+        :param lag: number of positions that the source is ahead of each checkpoint
         """
         self._look_at = time.monotonic() + _EVERY
         blocking = [batch.state for record in records.values() for batch in record.partition.blocking.values()]
@@ -97,6 +97,6 @@ class Measuring:
         self.expired += found.expired
 
     def close(self) -> None:
-        """Tell how long the ledger took."""
+        """Report the time that the ledger took."""
         self._meter.timing(Metric.LEDGER_SECONDS, self._ledger.seconds - self._ledger_seconds)
         self._ledger_seconds = self._ledger.seconds

@@ -1,4 +1,4 @@
-"""What a run plans: the gaps, what is new in each source partition, and what side partitions are to send once more."""
+"""Plan a run's batches: gaps, new positions of source partitions, and what side partitions read again."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 _LETTERS = 10_000
-"""Dead letters in one batch, where the pipeline names no number."""
+"""Number of dead letters in one batch if the pipeline sets none."""
 
 
 class Planner:
-    """Asks the source what to do next.
+    """Planner of one run.
 
-    A partition of a pinned pipeline is stuck while it waits behind a batch that is held, or that the run does not begin
-    any more. It gets no new batches, and what it has planned takes nothing of the budget from the others.
+    A partition of a pinned pipeline is stuck while it waits behind a batch that is held, or that the run no longer
+    begins. It gets no new batches, and its planned batches do not count against the budget of the others.
 
     :param source: open; it knows only its own partitions, so a side partition's stretch is asked for under their name
     :param left: batches that the run does not begin any more
@@ -54,7 +54,7 @@ class Planner:
         )
 
     def plan(self, files: Sequence[SourceFile]) -> Plan:
-        """Batches for as many records as the budget allows: side partitions first, since they are bounded."""
+        """Return batches for as many records as the budget allows; bounded side partitions come first."""
         records, budget = self._partitions, self.budget
         states = {name: record.state for name, record in records.items()}
         committed = {name: record.partition.committed for name, record in records.items()}
@@ -82,7 +82,7 @@ class Planner:
             if record.partition.limit is not None:
                 continue
             if name in self._stuck:
-                todos.append(Todo(name, end, end))  # so that the source says how far it reaches
+                todos.append(Todo(name, end, end))  # an empty request, so that the source reports its bound
             else:
                 todos += [Todo(name, gap.start, gap.end) for gap in record.partition.gaps()]
                 todos.append(Todo(name, end))
@@ -91,7 +91,7 @@ class Planner:
         return replace(found, batches=[*batches, *found.batches])
 
     def _letters(self, record: PartitionRecord, budget: int) -> list[PlannedBatch]:
-        """Batches of a replay of dead letters, whose positions count them."""
+        """Return batches of a replay of dead letters, whose positions number the dead letters."""
         size = self._records or _LETTERS
         batches = []
         for start, end in self._side(record):
@@ -104,7 +104,7 @@ class Planner:
 
     @staticmethod
     def _side(record: PartitionRecord) -> list[tuple[int, int]]:
-        """The stretches of a side partition that no batch owns yet; none of a source partition's."""
+        """Return the ranges of a side partition that no batch covers yet; none for a source partition."""
         partition = record.partition
         if partition.limit is None:
             return []

@@ -1,7 +1,7 @@
-"""Replays of dead letters inside a run: what lanes are told of them, and what the sink keeps for a lost ledger.
+"""Replay dead letters inside a run: build the lanes' tasks, and store the replays in the sink.
 
-Which letters a side partition sends is kept in the sink before anything of it is sent. So a receipt of a replay always
-finds its letters, and a ledger that has forgotten the replay knows which of them it must not send again.
+The dead letters of a side partition are listed in the sink before any of them is sent. The dead letters of a replay's
+receipt can thus always be found, and a ledger that has forgotten the replay knows which of them it must not send again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def locate(run: Run, tasks: Sequence[BatchTask]) -> list[BatchTask]:
-    """The same tasks with the letters that their positions number."""
+    """Return the tasks with the dead letters that their positions number."""
     if not tasks:
         return []
     records = run.ledger.partitions(run.pipeline.name)
@@ -37,14 +37,21 @@ def locate(run: Run, tasks: Sequence[BatchTask]) -> list[BatchTask]:
 
 
 def keep_replays(run: Run, records: Mapping[str, PartitionRecord], planned: Iterable[PlannedBatch]) -> None:
-    """Keep in the sink what the side partitions of these batches send; they are not stored yet, so none is begun."""
+    """Store in the sink the dead letters that the side partitions of these batches replay.
+
+    Call it before the batches are stored in the ledger, so that none of them has begun.
+
+    :param run: the run
+    :param records: the ledger's partitions
+    :param planned: the batches
+    """
     for name in {batch.partition for batch in planned}:
         if BatchKey(records[name].partition.generation, name, 0).letters:
             run.sink.keep_replay(name, Replay.from_json(records[name].state))
 
 
 def recall(run: Run, receipts: Iterable[Receipt]) -> Forgotten:
-    """What the sink knows of replays that the ledger has forgotten, by their receipts."""
+    """Return the replays that have receipts in the sink and that the ledger has forgotten."""
     named = {receipt.key.partition: receipt.key.generation for receipt in receipts if receipt.key.letters}
     unknown = run.ledger.forgotten_replays(run.pipeline.name, named) if named else []
     if not unknown:

@@ -1,4 +1,4 @@
-"""A whole run in one call: what ``CkptReplicateOperator`` and ``airflow ckpt run`` do."""
+"""Execute a whole run in one call, for ``CkptReplicateOperator`` and ``airflow ckpt run``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def replicate(setup: Setup, engine: Engine) -> RunSummary:
-    """The whole run: acquire, plan, execute all rounds, settle, release.
+    """Acquire, plan, execute all rounds, settle, release.
 
     :returns: the summary
     :raises CkptError: when the run halts or fails; what was delivered is settled, and the lease is released

@@ -1,4 +1,4 @@
-"""A run in progress: it holds the lease, plans, executes waves and settles; ``acquire.py`` begins one."""
+"""A run in progress: it holds the lease, plans, executes waves and settles; ``acquire.py`` starts one."""
 
 from __future__ import annotations
 
@@ -48,15 +48,16 @@ _TOLD_BY_SINK = (StaleEpochError, FencedError, SinkChangedError)
 
 
 class Run:
-    """A held lease on a pipeline, with its source and sink open.
+    """Run of a pipeline: a held lease with source and sink open.
 
     As a context manager it closes them in the end, and after an error looks once more at a sink that may have got
     something, and releases the lease. What ends the process is no error: there is no time for a look then.
 
     :ivar summary: what this process did in the run
-    :ivar measuring: its numbers, as they go to the set-up's meter
+    :ivar measuring: its metrics, which go to the setup's meter
     :ivar source_recognised: whether the source was compared with the one that the ledger knows
-    :ivar unconfirmed: batches sent at most once of which it has seen no receipt
+    :ivar unconfirmed: number of batches sent at most once without a receipt
+    :ivar bounds: newest closed bound of each source partition that has one
     """
 
     def __init__(self, setup: Setup, lease: Lease, opened: Opened) -> None:
@@ -82,31 +83,32 @@ class Run:
 
     @property
     def epoch(self) -> int:
-        """The lease's epoch."""
+        """Epoch of the lease."""
         return self.lease.epoch
 
     @cached_property
     def window(self) -> timedelta | None:
-        """How far the low watermark stays behind the checkpoint: as far as late records may turn up, if they may."""
+        """Distance of the low watermark behind the checkpoint; None if the source cannot show late records."""
         return self.pipeline.recovery.window if self.source.late() else None
 
     def check(self) -> None:
-        """Raise if the lease was lost.
+        """Raise an error if the lease was lost.
 
         :raises StaleEpochError: naming both epochs
         """
         self._renewal.check()
 
     def confirm(self) -> None:
-        """Ask the ledger whether the lease is still ours; it is not after a force stop.
+        """Ask the ledger whether the lease is still held; it is not after a force stop.
 
         :raises StaleEpochError: naming both epochs
         """
         self.ledger.renew(self.lease)
 
     def recognise_source(self) -> None:
-        """Compare the source with the one that the ledger knows, once a process: a run goes on in another process, and
-        the source may be another one by then.
+        """Compare the source with the one that the ledger knows, once per process.
+
+        A run continues in other processes, and the source may have been replaced in between.
 
         :raises SourceError: if a partition is not the one that it was started on
         """
@@ -118,7 +120,7 @@ class Run:
         self.source_recognised = True
 
     def reconcile(self) -> None:
-        """Settle what has a receipt; behind the fence, attempts of older epochs that have none go back to planned."""
+        """Settle batches with a receipt; after the fence, attempts of older epochs without one return to planned."""
         with self.step("reconcile"):
             receipts = list(self.receipts())
             file_lists.refuse_beyond(self, receipts)
@@ -137,34 +139,36 @@ class Run:
 
         for name, known in found.caught_up.items():
             log.warning(
-                "%s: this ledger is older than a rewind of %s, whose receipts the sink holds. It goes on in generation "
-                "%d, which is taken to begin at %d; if the rewind went further back than that, rewind again.",
+                "%s: this ledger is older than a rewind of %s, whose receipts the sink holds. It continues in "
+                "generation %d, which is assumed to begin at %d; if the rewind went further back, rewind again.",
                 self.pipeline.name,
                 name,
                 *known,
             )
 
     def apply_intents(self, *, behind_fence: bool = False) -> bool:
-        """Carry out what people asked for while a run held the lease.
+        """Apply the actions that were stored while a run held the lease.
 
-        :param behind_fence: whether this run has fenced the sink and reconciled, and begun nothing since
-        :returns: whether anything was asked for
+        :param behind_fence: whether this run has fenced the sink and reconciled, and has not begun any attempt since
+        :returns: whether there were any
         """
         if not self.ledger.intents(self.pipeline.name):
             return False
         results = self.ledger.apply_intents(self.lease, now=utcnow(), behind_fence=behind_fence)
         for result in results:
             if result.applied:
-                log.info("%s: %s was asked for, and is done", self.pipeline.name, result.act.kind.value)
+                log.info("%s: the requested %s was applied", self.pipeline.name, result.act.kind.value)
                 self._more = True
             else:
-                log.warning("%s: %s was asked for: %s", self.pipeline.name, result.act.kind.value, result.refusal)
+                log.warning(
+                    "%s: the requested %s was refused: %s", self.pipeline.name, result.act.kind.value, result.refusal
+                )
         return bool(results)
 
     def receipts(self, records: Mapping[str, PartitionRecord] | None = None) -> Iterator[Receipt]:
-        """The sink's receipts that the ledger may not have heard of.
+        """Return the sink's receipts that the ledger may not know.
 
-        :param records: the ledger's partitions, where they are at hand
+        :param records: the ledger's partitions, if the caller has them
         """
         collected = self.ledger.collected(self.pipeline.name)
         current = self.ledger.partitions(self.pipeline.name) if records is None else records
@@ -173,8 +177,8 @@ class Run:
     def plan(self, left: Collection[BatchKey] = ()) -> int:
         """Plan what the source holds beyond the plan, as far as ``max_in_flight`` allows.
 
-        :param left: batches that this run does not begin any more
-        :returns: how many batches are planned and may be begun now or later
+        :param left: batches that this run no longer begins
+        :returns: number of batches that are planned and may begin now or later
         """
         with self.step("plan"):
             self.recognise_source()
@@ -202,9 +206,9 @@ class Run:
         return waiting + len(planned)
 
     def raise_refused(self) -> None:
-        """Fail, now that all else was done, if the source could not give something.
+        """Raise an error at the end of the run if the source has refused something.
 
-        :raises CkptError: the first of what it refused, saying how much more there is
+        :raises CkptError: the first refusal, with the number of the others
         """
         first, *more = self._refused.values() or [None]
         if first is not None:
@@ -213,19 +217,20 @@ class Run:
             raise first
 
     def _note(self, found: Plan) -> None:
-        """Tell what the source noticed and refused, each once."""
+        """Log the source's notices and refusals, each once."""
         for notice in found.notices:
             if notice not in self.summary.notices:
                 log.warning("%s: %s", self.pipeline.name, notice)
                 self.summary.notices.append(notice)
         for error in found.refused:
             if error.message not in self._refused:
-                log.error("%s goes on without this: %s", self.pipeline.name, error)
+                log.error("%s continues without this: %s", self.pipeline.name, error)
                 self._refused[error.message] = error
 
     def execute(self, engine: Engine, *, rounds: bool, plan_on: bool = True) -> None:
-        """Run waves until nothing is due or the time budget is over; see ``waves.py``.
+        """Run waves until nothing is due or the time budget is over; see ``wave_loop.py``.
 
+        :param engine: Spark
         :param rounds: also wait for and run later rounds; otherwise they are left to a retry task
         :param plan_on: also plan what else the source holds, as batches get their verdict
         :raises CkptError: when the run halts or the sink as a whole fails; what was delivered is settled
@@ -234,27 +239,27 @@ class Run:
         Waves(self, engine, rounds=rounds, plan_on=plan_on).run()
 
     def settle(self) -> None:
-        """Settle what has a receipt and was not reported."""
+        """Settle batches that have a receipt and were not reported."""
         self.reconcile()
 
     def planned(self) -> list[Batch]:
-        """All planned batches, oldest first."""
+        """Return all planned batches, oldest first."""
         return self._in_state(BatchState.PLANNED)
 
     def next_due(self) -> datetime | None:
-        """The earliest begin of the batches that wait for another round, None if none does."""
+        """Return the earliest start of the batches that wait for another round, None if none does."""
         waiting = [batch.not_before or utcnow() for batch in self.planned() if batch.round > 1]
         return min(waiting, default=None)
 
     @property
     def more(self) -> bool:
-        """Whether the source may hold more than was planned."""
+        """True if the source may hold more than was planned."""
         return self._more
 
     def finish(self, *, release: bool = True) -> RunSummary:
-        """Complete the summary, and release the lease unless a later task goes on with it.
+        """Complete the summary, and release the lease unless a later task continues with it.
 
-        :raises SinkChangedError: if the sink has lost meanwhile what this run delivered
+        :raises SinkChangedError: if the sink has meanwhile lost what this run delivered
         """
         if self._may_have_sent:
             with self.step("confirm"):
@@ -290,17 +295,17 @@ class Run:
         return self.summary
 
     def settled(self, receipts: Sequence[Receipt]) -> None:
-        """Count batches that now have their verdict."""
+        """Count batches that got their verdict."""
         self.summary.settled(receipts)
         self.measuring.settled(receipts)
 
     def measure(self) -> None:
-        """Tell where the pipeline stands, if it was not told of for a while."""
+        """Report the pipeline's state to the meter, if that is due."""
         if self.measuring.due:
             self._look()
 
     def mark_checkpoints(self) -> None:
-        """Note where the checkpoint stands before anything is settled."""
+        """Record the checkpoints in the summary before anything is settled."""
         for name, record in self.ledger.partitions(self.pipeline.name).items():
             at = record.partition.committed
             self.summary.checkpoint.setdefault(name, {"before": at, "after": at})
@@ -308,7 +313,7 @@ class Run:
                 self.bounds.setdefault(name, record.bound)
 
     def close(self) -> None:
-        """Stop renewing and let go of connections; the lease stays as it is."""
+        """Stop renewing and close the connections; the lease is not released."""
         if self._closed:
             return
         self._closed = True
@@ -318,11 +323,11 @@ class Run:
         self.sink.close()
 
     def let_go(self) -> None:
-        """Release the lease after an error, which must not be hidden by another: the lease ends by itself, too."""
+        """Release the lease after an error; a failure to do so is only logged, as the lease also expires by itself."""
         try:
             self.ledger.release(self.lease)
         except LedgerUnavailableError as error:
-            log.warning("The lease of %s could not be given back and has to run out: %s", self.pipeline.name, error)
+            log.warning("The lease of %s could not be released and has to expire: %s", self.pipeline.name, error)
             return
         with suppress(CkptError):
             self._look()
@@ -342,7 +347,7 @@ class Run:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Count wall time towards a step of the summary."""
+        """Add the wall time of the block to a step of the summary."""
         started = time.monotonic()
         try:
             yield

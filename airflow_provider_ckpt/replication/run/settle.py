@@ -1,7 +1,7 @@
-"""Settling: what a wave reports when it ends, and while it runs what the sink's receipts show, at the policy's cadence.
+"""Settle what a wave reports at its end, and while it runs what the sink's receipts show, at the policy's cadence.
 
-A wave says nothing before its end, so the sink is asked: a receipt is the truth anyway. A table sink commits once a
-wave and has nothing to show before, so there nobody looks.
+A wave reports nothing before its end, so the sink's receipts are read meanwhile. A two-phase sink commits once per wave
+and shows no receipts before, so there they are not read.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SHARE = 20
-"""Looking takes one part in so many of a wave's time at most, however slowly the sink answers."""
+"""Reading receipts takes at most one part in this many of a wave's time, however slowly the sink answers."""
 
 
 class Settlements:
-    """Settles waves for one :class:`Run`, one at a time.
+    """Settlement of the waves of one :class:`Run`, one at a time.
 
-    :param unit: gives a random number in [-1, 1] that spreads retries
+    :param run: the run
+    :param unit: returns a random number in [-1, 1] that spreads retries
     """
 
     def __init__(self, run: Run, unit: Callable[[], float]) -> None:
@@ -50,11 +51,11 @@ class Settlements:
 
     @property
     def done(self) -> int:
-        """How many batches of the wave were settled while it ran."""
+        """Number of batches of the wave that were settled while it ran."""
         return len(self._done)
 
     def opened(self, keys: Iterable[BatchKey]) -> None:
-        """A wave begins.
+        """Start the settlement of a wave.
 
         :param keys: its batches
         """
@@ -65,7 +66,7 @@ class Settlements:
         self._look_at = self._settled_at + self._cadence.pause
 
     def look(self) -> None:
-        """Settle what has a receipt if that is due; called again and again while the wave runs.
+        """Settle batches with a receipt if that is due; called repeatedly while the wave runs.
 
         :raises CkptError: when the run must stop: the lease was lost, or a settlement cannot be stored
         """
@@ -77,9 +78,9 @@ class Settlements:
             self._look_at = now + max(self._cadence.pause, (now - started) * _SHARE)
 
     def settle(self, outcomes: Sequence[Outcome]) -> Settlement:
-        """The wave has ended: settle what is left of it.
+        """Settle the rest of the wave at its end.
 
-        :raises OffsetCommitError: if that cannot be stored
+        :raises OffsetCommitError: if the settlement cannot be stored
         """
         settlement = self._commit([outcome for outcome in outcomes if outcome.key not in self._done])
         types = {
@@ -87,18 +88,20 @@ class Settlements:
             for outcome in outcomes
             if outcome.key in self._done and outcome.receipt is not None and not outcome.found and outcome.letters
         }
-        if types:  # a receipt has only their number
+        if types:  # a receipt only contains their number
             self._run.ledger.name_letter_types(self._pipeline.name, types)
         return settlement
 
     def _waiting(self) -> tuple[list[Receipt], int]:
-        """The wave's receipts that are not settled yet, and by how many batches the checkpoint could move."""
+        """Return the wave's receipts that are not settled yet, and by how many batches the checkpoint could move."""
         fresh = self._open - self._done
         try:
             records = self._run.ledger.partitions(self._pipeline.name)
             found = [receipt for receipt in self._run.receipts(records) if receipt.key in fresh]
         except CkptError as error:
-            log.info("%s: receipts cannot be read now, the wave's end will do: %s", self._pipeline.name, error)
+            log.info(
+                "%s: receipts cannot be read now, settling waits for the wave's end: %s", self._pipeline.name, error
+            )
             return [], 0
         partitions = (record.partition for record in records.values())
         return found, movable(partitions, {receipt.key for receipt in found})
@@ -131,7 +134,7 @@ class Settlements:
         )
 
     def _commit(self, outcomes: Sequence[Outcome]) -> Settlement:
-        """Store a settlement, again while the ledger does not take it; twice does no harm."""
+        """Store a settlement, with retries while the ledger is unavailable; storing it twice is harmless."""
         retry = self._pipeline.policy.retry
         patience = timedelta(milliseconds=self._pipeline.commit_strategy.commit_timeout_ms)
         for tried in count(1):
@@ -158,7 +161,7 @@ class Settlements:
 
     def _not_stored(self, error: LedgerUnavailableError, tried: int) -> OffsetCommitError:
         return OffsetCommitError(
-            f"what the sink has receipts of could not be settled in {tried} attempts: {error.message}",
+            f"the sink's receipts could not be settled in {tried} attempts: {error.message}",
             pipeline=self._pipeline.name,
             sqlstate=error.sqlstate,
             hint="Nothing is lost: the next run finds the receipts and settles. See commit_strategy.commit_timeout_ms.",

@@ -1,4 +1,4 @@
-"""Refuses a sink that is not as this ledger left it, before anything is begun there (semantics, 4.1)."""
+"""Refuse a sink that is not as this ledger left it, before any attempt begins there (semantics, section 4, step 1)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState
     :param setup: the pipeline's setup
     :param sink: the pipeline's sink
     :param sent: whether this run has sent something already
-    :raises SinkChangedError: if the sink is not as this ledger left it; names the differences and what a person can do
+    :raises SinkChangedError: if the sink is not as this ledger left it; names the differences and the commands to use
     """
     name = setup.pipeline.name
     known, found = compare(setup.ledger, name, sink)
@@ -73,7 +73,7 @@ def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState
         raise SinkChangedError(
             f"the sink is another one: {told}.{nothing}",
             pipeline=name,
-            hint=f"Give this pipeline a name of its own, or say that the move is meant: `airflow ckpt move {name} "
+            hint=f"Give this pipeline a name of its own, or, if the move is intended, run `airflow ckpt move {name} "
             '--reason "..."`.',
         )
     if Difference.RECEIPTS_UNREADABLE in seen:
@@ -94,16 +94,16 @@ def refuse_changed(setup: Setup, sink: Sink, *, sent: bool = False) -> SinkState
         )
     raise SinkChangedError(
         f"the sink is not as this ledger left it: {told}. It was restored from an older copy, failed over without its "
-        f"last transactions, emptied or made anew, so rows that were delivered may be gone.{nothing}",
+        f"last transactions, emptied or recreated, so rows that were delivered may be gone.{nothing}",
         pipeline=name,
-        hint=f"Look with `airflow ckpt accept-sink {name} --resend --dry-run`. Then let it have again what it has no "
-        f'receipt for (`airflow ckpt accept-sink {name} --resend --reason "..."`), or go on from the checkpoint '
+        hint=f"Look with `airflow ckpt accept-sink {name} --resend --dry-run`. Then send again what it has no receipt "
+        f'for (`airflow ckpt accept-sink {name} --resend --reason "..."`), or continue from the checkpoint '
         "(`--keep`).",
     )
 
 
 def evidence(setup: Setup, sink: Sink) -> Unaccepted:
-    """Return what a new fence would destroy: how the sink differs from what the ledger left, and whose rows are gone.
+    """Return the evidence that a new fence would destroy: how the sink has changed, and batches whose rows are gone.
 
     :param setup: the pipeline's setup
     :param sink: the pipeline's sink
@@ -121,7 +121,7 @@ def evidence(setup: Setup, sink: Sink) -> Unaccepted:
 
 
 def nothing_to_accept(pipeline: str) -> LedgerStateError:
-    """The error that refuses to accept a sink which is in order."""
+    """Return the error that refuses to accept a sink which is as the ledger left it."""
     return LedgerStateError(
         "the sink is as this ledger left it, so there is nothing to accept.",
         pipeline=pipeline,

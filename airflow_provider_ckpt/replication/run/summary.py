@@ -1,4 +1,4 @@
-"""What a run tells its user: the JSON that the CLI prints and XCom carries. Holds no secret and no record."""
+"""Summary of a run: the JSON that the CLI prints and XCom carries; it contains no secrets and no records."""
 
 from __future__ import annotations
 
@@ -14,18 +14,27 @@ from airflow_provider_ckpt.core.policy import Route, route
 
 @dataclass(slots=True)
 class RunSummary:
-    """One run of one pipeline; several tasks of a DAG run merge theirs.
+    """Summary of one run of one pipeline; several tasks of a DAG run merge theirs.
 
-    :param batches: how many batches got their verdict in this run
-    :param records: of those batches, by fate
-    :param retried: attempts that failed and were put back
-    :param checkpoint: per partition, ``before`` and ``after``
-    :param lag: per partition, how many positions the source is ahead of the checkpoint
-    :param errors: error types with counts, dead letters included
-    :param expired: ranges that expired without a receipt meanwhile: ``partition`` and ``range``
-    :param notices: what the source noticed that is probably not meant
+    :param pipeline: name of the pipeline
+    :param epoch: epoch of the lease
+    :param generation: highest generation of the source partitions
+    :param run: id of the run
+    :param route: branches that the route task follows
+    :param batches: number of batches that got their verdict in this run
+    :param batches_by_state: number of unresolved batches in each state
+    :param records: records of the batches with a verdict, by what became of them
+    :param retried: number of failed attempts that are retried
+    :param checkpoint: ``before`` and ``after`` per partition
+    :param lag: number of positions per partition that the source is ahead of the checkpoint
+    :param spark_started: whether Spark was started
     :param seconds: wall time
     :param steps: seconds by step
+    :param errors: number of errors by type, dead letters included
+    :param expired: ranges that expired without a receipt meanwhile, with ``partition`` and ``range``
+    :param notices: the source's notices about what is probably not intended
+    :param target_rows: number of rows in the target, if the sink can count them
+    :param halted: error that halted the run
     """
 
     pipeline: str
@@ -49,7 +58,7 @@ class RunSummary:
     halted: ErrorInfo | None = None
 
     def settled(self, receipts: Iterable[Receipt]) -> None:
-        """Count batches that now have their verdict."""
+        """Count batches that got their verdict."""
         for receipt in receipts:
             self.batches += 1
             self.records = self.records + receipt.counts
@@ -63,7 +72,7 @@ class RunSummary:
         self.steps[step] = round(self.steps.get(step, 0.0) + seconds, 4)
 
     def merge(self, later: RunSummary) -> RunSummary:
-        """This summary with that of a later task of the same run."""
+        """Return this summary merged with that of a later task of the same run."""
         checkpoint = {
             name: {"before": self.checkpoint.get(name, marks)["before"], "after": marks["after"]}
             for name, marks in {**self.checkpoint, **later.checkpoint}.items()
@@ -98,7 +107,7 @@ class RunSummary:
         )
 
     def line(self) -> str:
-        """The run in one line of a log."""
+        """Return the run as one line for a log."""
         records = self.records
         return (
             f"{self.pipeline}, epoch {self.epoch}: {self.batches:,} batches; {records.read:,} records read, "
@@ -108,7 +117,7 @@ class RunSummary:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is the inverse."""
         return {
             "pipeline": self.pipeline,
             "epoch": self.epoch,
@@ -132,7 +141,7 @@ class RunSummary:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunSummary:
-        """The summary that :meth:`to_json` wrote."""
+        """Return the summary that :meth:`to_json` wrote."""
         values = dict(data)
         records = dict(values.pop("records"))
         halted = values.pop("halted")

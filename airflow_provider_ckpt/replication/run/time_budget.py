@@ -1,4 +1,4 @@
-"""Waiting inside a run: never beyond its time budget, and never deaf to what people ask for."""
+"""Wait inside a run, within its time budget, while still applying users' actions."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GRACE = 30.0
-"""Seconds that a wave may run on after the budget, for the batches that it has begun."""
+"""Seconds for which a wave may continue after the budget, for the batches that it has begun."""
 
 _PAUSE = 0.05
 _HEAR = 1.0
-"""Seconds between two looks at what people ask for."""
+"""Seconds between two checks for stored actions."""
 
 
 class Waiting:
-    """The time budget of one :class:`Run`, from now on, and the waits inside it.
+    """Time budget of one :class:`Run`, from now on, and the waits inside it.
 
-    :param unit: gives a random number in [-1, 1] that spreads retries
+    :param run: the run
+    :param unit: returns a random number in [-1, 1] that spreads retries
     """
 
     def __init__(self, run: Run, unit: Callable[[], float]) -> None:
@@ -39,20 +40,20 @@ class Waiting:
 
     @property
     def overdue(self) -> bool:
-        """Whether the budget was over so long ago that a wave which still runs has to be cancelled."""
+        """True if budget and grace are over, so that a wave which still runs must be cancelled."""
         return time.monotonic() > self._deadline + GRACE
 
     def most_of_it(self, seconds: float) -> bool:
-        """Whether a time is the greater part of the budget."""
+        """Return whether a duration is more than half of the budget."""
         return seconds > self._budget / 2
 
     @property
     def left(self) -> float:
-        """Seconds that are left of the budget; 0 when it is over."""
+        """Seconds left of the budget; 0 when it is over."""
         return max(self._deadline - time.monotonic(), 0.0)
 
     def until(self, moment: datetime) -> None:
-        """Wait for a moment, the end of the budget, or somebody who asks for something.
+        """Wait for a time, the end of the budget, or a stored action.
 
         :raises StaleEpochError: if the lease was lost
         """
@@ -61,14 +62,15 @@ class Waiting:
             self._run.check()
             if time.monotonic() >= hear_at:
                 hear_at += _HEAR
-                with suppress(LedgerUnavailableError):  # it is asked again after the wait
+                with suppress(LedgerUnavailableError):  # the caller asks again after the wait
                     if self._run.apply_intents():
                         return
             time.sleep(min(left, _PAUSE))
 
     def after_attempt(self, tried: int, why: str) -> None:
-        """Wait as the policy says after so many attempts at what is not about one batch.
+        """Wait as the retry policy says after a number of attempts at something that does not concern one batch.
 
+        :param tried: number of attempts so far
         :param why: what went wrong, for the log
         """
         delay = self._run.pipeline.policy.retry.delay(tried, self._unit())

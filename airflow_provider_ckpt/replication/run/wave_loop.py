@@ -1,4 +1,4 @@
-"""The loop of a run: begin a wave in the ledger, have Spark work it off, settle, plan on, until nothing is due."""
+"""Loop of a run: begin a wave in the ledger, have Spark execute it, settle, plan more, until nothing is due."""
 
 from __future__ import annotations
 
@@ -39,24 +39,26 @@ _FIRST_WAVE = 256
 _LEAST = 16
 _WAVE_SECONDS = 10.0
 _REVIVALS = 10
-"""How often a run starts Spark again: enough for two batches that kill it before they are held."""
+"""Maximum number of times that a run restarts Spark: enough for two batches that kill it before they are held."""
 _KEPT = "Nothing was lost: the checkpoint stays before this batch. Remove the cause and run again."
 _OVERDUE = (
     "Nothing was lost: its batches are planned again. The first of each lane runs alone in the next run; one that is "
-    "cancelled so retry.rounds times is held. If batches are merely slow, raise run.time_budget or lower "
+    "cancelled in this way retry.rounds times is held. If batches are merely slow, raise run.time_budget or lower "
     "commit_strategy.commit_interval."
 )
 _SENT = "At most once: what was being sent counts as sent. Remove the cause and run again for what follows."
 
 
 class HaltError(CkptError):
-    """The run ended because a batch's error calls for a person, or the sink or source as a whole failed."""
+    """The run ended because a batch's error needs a user, or the sink or source as a whole failed."""
 
 
 class Waves:
-    """Runs waves for one :class:`Run` on one engine.
+    """Executes the waves of one :class:`Run` on one engine.
 
-    :param rounds: also run later rounds in place; otherwise a batch that used up a round waits for the retry task
+    :param run: the run
+    :param engine: Spark
+    :param rounds: also run later rounds; otherwise a batch that used up a round waits for the retry task
     :param plan_on: also plan what else the source holds, as batches get their verdict
     """
 
@@ -80,7 +82,7 @@ class Waves:
         self._waiting = Waiting(run, self._unit)
 
     def run(self) -> None:
-        """Work until nothing is due, or the time budget is over."""
+        """Execute waves until nothing is due, or the time budget is over."""
         try:
             self._work()
         except BaseException:
@@ -112,7 +114,7 @@ class Waves:
         self._run.raise_refused()
 
     def _next(self) -> list[Batch]:
-        """Hear what people ask for and plan on; what may then be begun, now or later."""
+        """Apply stored actions and plan more; return the batches that may begin now or later."""
         self._run.apply_intents()
         self._run.measure()
         if self._plan_on and self._run.more:
@@ -120,9 +122,10 @@ class Waves:
         return self._candidates()
 
     def _unheard(self, error: LedgerUnavailableError) -> None:
-        """The ledger did not answer between two waves: wait, then look anew at what it holds, for it may have heard.
+        """Wait after the ledger did not answer between two waves; the caller then reads its state again.
 
-        Not so when a wave begins: one that the ledger may hold as begun is only safe behind the next run's fence.
+        This is not done when a wave begins: a wave that the ledger may hold as begun is safe only after the next run's
+        fence.
         """
         self._silences += 1
         if not error.recoverable or self._silences >= self._pipeline.retry.max_attempts:
@@ -130,7 +133,10 @@ class Waves:
         self._waiting.after_attempt(self._silences, error.message)
 
     def _candidates(self) -> list[Batch]:
-        """Planned batches that this run may begin, oldest first; a pinned partition's end at one that it may not."""
+        """Return planned batches that this run may begin, oldest first.
+
+        In a pinned partition these are only the batches before the first one that it may not begin.
+        """
         found = []
         for record in self._run.ledger.partitions(self._pipeline.name).values():
             if record.partition.phase is not Phase.RUNNING:
@@ -187,9 +193,9 @@ class Waves:
             self._settle(outcomes, started)
 
     def _look(self) -> None:
-        """Called again and again while a wave runs.
+        """Check the lease, receipts and budget; called repeatedly while a wave runs.
 
-        :raises CkptError: when the run must stop; of a wave that outlives the time budget, a :class:`DeadlineError`
+        :raises CkptError: when the run must stop; a :class:`DeadlineError` for a wave that exceeds the time budget
         """
         self._settlements.look()
         if self._waiting.overdue:
@@ -224,7 +230,7 @@ class Waves:
         return parallelism if lanes == "auto" else lanes
 
     def _choose(self, due: list[Batch], lanes: int) -> list[Batch]:
-        """The next wave: a batch that must run alone, or as many as a wave is likely to get through."""
+        """Return the batches of the next wave: one that must run alone, or as many as a wave is likely to complete."""
         alone = [batch for batch in due if batch.alone]
         if alone:
             return alone[:1]
@@ -233,7 +239,7 @@ class Waves:
         if self._pipeline.commit_strategy.commit_mode == "sync":
             found = one_by_one(due, pinned=self._pipeline.pinned)
             return found if self._pipeline.pinned else found[:lanes]
-        if registry.two_phase(self._pipeline):  # such a wave is settled as a whole
+        if registry.two_phase(self._pipeline):  # its waves are settled as a whole
             return due[: min(self._limit, self._cadence.most)]
         return due[: self._limit]
 
@@ -279,7 +285,7 @@ class Waves:
                     self._left.add(key)
 
     def _sent(self, outcomes: Sequence[Outcome]) -> None:
-        """What was sent at most once is not sent again, so an error that meets everything else, too, ends the run."""
+        """Halt on errors that would recur for every batch; what was sent at most once is not sent again."""
         unheard = [outcome for outcome in outcomes if outcome.receipt is None]
         self._run.unconfirmed += len(unheard)
         for outcome in unheard:
@@ -288,7 +294,7 @@ class Waves:
                 raise self._halt(error, outcomes)
 
     def _lost(self, wave: Wave, *, alone: bool, error: ErrorInfo) -> None:
-        """Spark lost the wave: receipts say what it did, and the first suspect of each lane runs alone next."""
+        """Settle a wave that Spark lost by its receipts; the first suspect of each lane runs alone next."""
         settlement = self._run.ledger.lost(
             self._run.lease,
             [[task.key for task in lane] for lane in wave.lanes],
@@ -306,16 +312,16 @@ class Waves:
             self._run.unconfirmed += sum(task.key not in acked for task in wave.tasks)
 
     def _outage(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> None:
-        """The sink or source as a whole failed: wait if that can help, else fail the run; nothing is counted.
+        """Wait if the sink or source as a whole failed and that may pass, else fail the run; no attempt is counted.
 
-        A batch that is exhausted where the policy says ``fail`` fails the run too, and has no attempt left to wait for.
+        An exhausted batch for which the policy says ``fail`` fails the run too, and has no attempt left to wait for.
         """
         self._outages += 1
         retry = self._pipeline.retry
         if not (error.whole and error.recoverable) or self._outages >= retry.max_attempts:
             raise self._halt(error, outcomes)
         self._waiting.after_attempt(self._outages, error.message)
-        if not self._waiting.left:  # a run that ends in an outage has not done what it could
+        if not self._waiting.left:  # a run that ends during an outage must fail
             raise self._halt(error, outcomes)
 
     def _halt(self, error: ErrorInfo, outcomes: Sequence[Outcome]) -> HaltError:
@@ -334,7 +340,7 @@ class Waves:
         return halt
 
     def _seconds(self) -> float:
-        """How long a wave may take: a table sink commits at its end, so there it is the pipeline's to say."""
+        """Return how long a wave may take; for a two-phase sink, which commits at its end, the pipeline decides."""
         seconds = self._cadence.at_least_every or _WAVE_SECONDS
         if not registry.two_phase(self._pipeline):
             seconds = min(seconds, _WAVE_SECONDS)

@@ -82,7 +82,7 @@ def test_a_rewind_does_not_wait_for_a_process_that_is_gone(ckpt: Ckpt, people: P
         (("--to-batch", "first"), "'first' is no batch; write partition#seq"),
         (("--to-batch", "u#0"), "the sink holds no receipt of u#0"),
         (("--to-batch", "u#0", "--partition", "v"), "u#0 is a batch of partition 'u', not 'v'"),
-        (("--to-time", "yesterday"), "'yesterday' is no point in time"),
+        (("--to-time", "yesterday"), "'yesterday' is not a time"),
         (("--to-position", "0", "--file", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
     ],
 )

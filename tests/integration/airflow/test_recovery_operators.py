@@ -123,7 +123,7 @@ def test_a_replay_of_more_than_an_approval_carries_is_refused(people: People, mo
     many = tuple(Letters(BatchKey(1, people.partition, seq), "Sink", 0, 1, 1, 1) for seq in range(5001))
     monkeypatch.setattr(dead_letters, "act_on", lambda *_: Act(ActKind.REPLAY_LETTERS, letters=many))
 
-    with pytest.raises(AirflowFailException, match="5,001 stretches of dead letters are more than an approval carries"):
+    with pytest.raises(AirflowFailException, match="5,001 ranges of dead letters are more than an approval can name"):
         Chain(people, action="replay_dead_letters").preview()
 
 
@@ -155,10 +155,10 @@ def test_a_dry_run_asks_nobody_and_says_what_it_would_do(people: People) -> None
 @pytest.mark.parametrize(
     ("params", "says"),
     [
-        ({"action": "recover", "to_position": 0}, "recover has no use for to_position"),
+        ({"action": "recover", "to_position": 0}, "recover does not take to_position"),
         ({"action": "rewind"}, "say how far to rewind"),
         ({"action": "rewind", "to_position": 10**9}, "cannot rewind"),
-        ({"action": "rewind", "to_time": "yesterday"}, "is no point in time"),
+        ({"action": "rewind", "to_time": "yesterday"}, "is not a time"),
         ({"action": "skip"}, "name the batches to skip"),
         ({"action": "skip", "batches": ["nonsense"]}, "nonsense"),
         ({"action": "release", "batches": ["t#99"]}, "t"),

@@ -239,7 +239,7 @@ class TestTold:
         answer = found(numbered)
 
         assert (answer["missing"], answer["left"], answer["applied"]) == ([], [], False)
-        self.stays(numbered, "went back from 1000 to 900", answer, "positions were given out again")
+        self.stays(numbered, "went back from 1000 to 900", answer, "positions were assigned again")
         execute(numbered.dsn, "SELECT setval(pg_get_serial_sequence('orders', 'id'), 1000)")
         assert numbered.run().records == Counts()
 
@@ -288,7 +288,7 @@ class TestTold:
 
         assert (answer["missing"], answer["left"], answer["applied"]) == ([], [], False)
         assert {item["why"] for item in answer["alarms"]} == {
-            "positions were given out again, or too many rows came to be compared"
+            "positions were assigned again, or there are too many new rows to compare"
         }
         with pytest.raises(SourceError, match="restarted or altered"):
             numbered.run()

@@ -380,7 +380,7 @@ def test_resend_does_not_guess_where_receipts_stand_and_the_target_holds_some_ro
     execute(orders.dsn, "ALTER TABLE made RENAME TO target")
     refused(orders)
 
-    with pytest.raises(ConfigError, match=r"nothing tells which ones.*--from"):
+    with pytest.raises(ConfigError, match=r"unknown which ones.*--from"):
         accept(orders, resend=True)
     accept(orders, resend=True, start={"public.orders": 601})
     orders.run()

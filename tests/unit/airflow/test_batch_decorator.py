@@ -73,7 +73,7 @@ def test_an_argument_that_it_does_not_take_is_refused_when_the_dag_is_parsed() -
 
 
 def test_nothing_but_its_task_runs_such_a_pipeline() -> None:
-    with pytest.raises(ConfigError, match=r"Run the DAG whose @task\.ckpt_batch has it"):
+    with pytest.raises(ConfigError, match=r"Run the DAG whose @task\.ckpt_batch defines it"):
         _ = Setup(build(OWN), object(), lambda _: None, "me").packed_function  # type: ignore[arg-type, return-value]
 
 
