@@ -19,6 +19,9 @@ from airflow_provider_ckpt.ledger.unit_of_work import Touch, Work
 class Session:
     """One ledger database; open it with :meth:`open`.
 
+    :param engine: engine on the ledger
+    :param place: location of the ledger, for messages
+    :param ledger_id: the ledger's UUID
     :ivar id: the ledger's UUID
     :ivar seconds: total duration of its transactions so far
     """

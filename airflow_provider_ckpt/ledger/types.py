@@ -20,7 +20,9 @@ from airflow_provider_ckpt.core.receipts import Known, RangeReceipt
 class Lease:
     """Right to run a pipeline under an epoch.
 
+    :param pipeline: name of the pipeline
     :param owner: name of the task or process that holds it, see ``replication/owner.py``
+    :param epoch: epoch of the lease
     :param ttl: time without renewal after which another owner may take the lease over
     :param expires_at: end of validity by the database's clock, as of when this object was created
     :param taken_over: whether it was taken from another owner

@@ -109,7 +109,12 @@ class Work:
         return batch
 
     def ended(self, key: BatchKey, outcome: AttemptOutcome, error: ErrorType | None = None) -> None:
-        """Record the outcome of a batch's open attempt."""
+        """Record the outcome of a batch's open attempt.
+
+        :param key: the batch
+        :param outcome: its outcome
+        :param error: type of its error, if it failed
+        """
         self.item(key.partition).ended[key.seq] = (outcome, error)
 
     def advance(self) -> None:

@@ -61,7 +61,12 @@ class Meter(Protocol):
         """Increase a counter."""
 
     def gauge(self, metric: Metric, value: float, partition: str | None = None) -> None:
-        """Set a gauge of the pipeline, or of one partition."""
+        """Set a gauge of the pipeline, or of one partition.
+
+        :param metric: the gauge
+        :param value: its new value
+        :param partition: id of the partition; None for the pipeline
+        """
 
     def timing(self, metric: Metric, seconds: float) -> None:
         """Record a duration."""

@@ -35,6 +35,7 @@ _READ_ON = frozenset({ActKind.REWIND, ActKind.ACCEPT_SINK})
 def keep(connection: Connection, pipeline: str, act: Act, who: str, why: str | None, now: Any) -> int:
     """Store an action for the holder of the lease; return its number.
 
+    :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param act: the action
     :param who: the actor
@@ -66,6 +67,7 @@ def waiting(connection: Connection, pipeline: str) -> list[Intent]:
 def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
     """Apply one action and record its event.
 
+    :param work: the command's unit of work
     :param act: the action
     :param who: the actor
     :param why: the actor's reason, if it was given
@@ -102,6 +104,7 @@ def apply(work: Work, act: Act, *, who: str, why: str | None) -> ActResult:
 def apply_waiting(work: Work, *, leave: Set[ActKind], keep_refused: bool = False) -> list[ActResult]:
     """Apply the stored actions; one that no longer fits is refused, with an event that names the refusal.
 
+    :param work: the command's unit of work
     :param leave: kinds that stay stored for a caller that has fenced the sink, or has read its receipts
     :param keep_refused: keep actions that do not fit for the next run: a stop may fit once that run has fenced the work
         of a dead one

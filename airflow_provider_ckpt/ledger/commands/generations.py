@@ -12,6 +12,7 @@ from airflow_provider_ckpt.ledger.unit_of_work import Work
 def note(work: Work, events: Sequence[Event], why: str | None = None) -> None:
     """Store the starts and ends of generations among some events, and add side partitions that were started.
 
+    :param work: the command's unit of work
     :param events: events of a command
     :param why: reason to store; by default the event's own
     """

@@ -38,6 +38,7 @@ def declare(work: Work, document: Mapping[str, Any]) -> None:
 def start_partitions(work: Work, partitions: Mapping[SourcePartition, int], files: Sequence[SourceFile] = ()) -> None:
     """Start new partitions at their declared base; known ones are not changed.
 
+    :param work: the command's unit of work
     :param partitions: base of each partition
     :param files: the files from which the bases of new partitions were counted
     :raises LedgerStateError: if these files do not continue the pipeline's list
@@ -164,6 +165,7 @@ def _add_files(work: Work, files: Sequence[SourceFile]) -> None:
 def begin(work: Work, keys: Sequence[BatchKey], *, run: str, at_most_once: bool) -> list[Batch]:
     """Begin an attempt of each batch; with at-most-once delivery this also resolves the batch.
 
+    :param work: the command's unit of work
     :param keys: the batches
     :param run: name of the run, stored with the attempts
     :param at_most_once: resolve the batches as ``sent``

@@ -140,6 +140,7 @@ def use(
 ) -> dict[str, Any]:
     """Use an approved proposal up in the transaction of its action.
 
+    :param connection: connection inside a transaction
     :param proposal_id: its id
     :param act: the action that was carried out or stored
     :param result: the action's result

@@ -23,6 +23,7 @@ from airflow_provider_ckpt.ledger.unit_of_work import Work
 def reconcile(work: Work, receipts: Iterable[Receipt], forgotten: Forgotten) -> Reconciliation:
     """Acknowledge known receipts, import the others, then fence attempts that older epochs left open.
 
+    :param work: the command's unit of work
     :param receipts: the sink's receipts, read after it was fenced
     :param forgotten: replays of dead letters that have receipts in the sink and are unknown to the ledger
     :raises LedgerStateError: if a receipt is of a source partition that the ledger does not know

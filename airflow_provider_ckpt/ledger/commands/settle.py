@@ -66,6 +66,7 @@ def settle(
 ) -> Settlement:
     """Acknowledge outcomes with a receipt, and let the policy decide about failures (semantics, sections 1 and 7).
 
+    :param work: the command's unit of work
     :param outcomes: outcomes of the wave's attempts
     :param policy: policy that decides about failed batches
     :param unit: returns a random number in [-1, 1] for each delay's jitter
@@ -162,6 +163,7 @@ def lost(
     In each lane the first batch without a receipt may have killed the executor, so it runs alone next time; if it did
     run alone, another death is counted. The rest of the lane is abandoned.
 
+    :param work: the command's unit of work
     :param lanes: batches of the wave, each lane in order
     :param receipts: receipts read from the sink after the loss
     :param alone: whether the wave was one batch running alone

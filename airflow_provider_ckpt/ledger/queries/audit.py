@@ -30,6 +30,8 @@ LETTERS = "DeadLettersAreIndexed"
 def audit(connection: Connection, pipeline: str, *, quick: bool) -> dict[str, Any]:
     """Return what was checked, each violation, and an account of every partition; JSON-ready.
 
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
     :param quick: leave out what only the whole history can show
     :raises ConfigError: if the ledger does not know the pipeline
     """

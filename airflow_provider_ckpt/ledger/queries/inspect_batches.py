@@ -24,6 +24,7 @@ _RECEIPTS = 100
 def inspect(connection: Connection, pipeline: str, what: BatchKey | str | None) -> dict[str, Any]:
     """Return details of a batch, of a partition, or of everything unresolved; JSON-ready.
 
+    :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
     :param what: key of a batch, id of a partition, or None for everything unresolved
     :raises ConfigError: if the ledger does not know the pipeline

@@ -19,6 +19,7 @@ _P, _M, _D, _E = tables.partition.c, tables.mark.c, tables.dead_letter.c, tables
 def measure(connection: Connection, pipeline: str, after: int | None) -> Measures:
     """Read the measured values of a pipeline.
 
+    :param connection: connection on a snapshot
     :param pipeline: name of the pipeline
     :param after: report ranges that expired after this event; none if None
     """

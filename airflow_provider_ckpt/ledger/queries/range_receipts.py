@@ -25,6 +25,8 @@ def of_partition(
 ) -> list[RangeReceipt]:
     """Return the range receipts of one partition and generation, in order.
 
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
     :param partition: id of the partition
     :param generation: the generation
     :param last_at: return only the receipt that begins nearest before this position, and the later ones
@@ -40,6 +42,8 @@ def of_partition(
 def newest(connection: Connection, pipeline: str, partition: str, generation: int, *, limit: int) -> list[RangeReceipt]:
     """Return the last range receipts of one partition and generation, in order.
 
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
     :param partition: id of the partition
     :param generation: the generation
     :param limit: maximum number of receipts

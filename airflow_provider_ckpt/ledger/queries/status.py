@@ -61,6 +61,8 @@ def partitions(connection: Connection, pipeline: str) -> dict[str, store.Stored]
 def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None) -> list[SourceFile]:
     """Return discovered files by ordinal, all or those that overlap one of the ranges.
 
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
     :param wanted: the ranges; None for all files
     """
     c = tables.source_file.c
@@ -84,6 +86,8 @@ def files(connection: Connection, pipeline: str, wanted: Sequence[Range] | None)
 def events(connection: Connection, pipeline: str, limit: int) -> list[dict[str, Any]]:
     """Return the newest events, in order.
 
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
     :param limit: maximum number of events
     """
     c = tables.event.c
@@ -100,6 +104,8 @@ def as_json(row: sa.RowMapping) -> dict[str, Any]:
 def events_after(connection: Connection, pipeline: str, after: int, limit: int) -> list[dict[str, Any]]:
     """Return the events that follow an event, in order.
 
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
     :param after: id of that event
     :param limit: maximum number of events
     :raises LedgerStateError: if some of them were garbage-collected
@@ -129,6 +135,8 @@ def accounts(
 ) -> list[Account]:
     """Return what the ledger knows of each partition above its low watermark.
 
+    :param connection: connection on a snapshot
+    :param pipeline: name of the pipeline
     :param now: time at which ages are taken
     :param settle_lag: age at which a partition's state counts as settled
     :param window: distance at which the low watermark would be by now; if None, it is taken as stored
@@ -152,6 +160,7 @@ def accounts(
 def status(connection: Connection, ledger_id: str, pipeline: str) -> dict[str, Any]:
     """Return the status of a pipeline, JSON-ready; it lists the newest receipts and the totals of all.
 
+    :param connection: connection on a snapshot
     :param ledger_id: id of the ledger
     :param pipeline: name of the pipeline
     :raises ConfigError: if the ledger does not know it

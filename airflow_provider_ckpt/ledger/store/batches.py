@@ -104,6 +104,8 @@ def batch_row(pipeline: str, batch: Batch) -> dict[str, Any]:
 def every(connection: Connection, pipeline: str, partitions: Iterable[str] | None) -> Iterable[Any]:
     """Return the rows of all batches in order, or of those of some partitions.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param partitions: ids of the partitions; None for all
     """
     query = sa.select(*BATCH_COLUMNS).where(_B.pipeline == pipeline)
@@ -117,6 +119,8 @@ def some(connection: Connection, pipeline: str, partitions: Iterable[str], keys:
 
     A row may occur twice.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param partitions: ids of the partitions
     :param keys: the batches
     """
@@ -144,6 +148,8 @@ def _named(dialect: str) -> sa.Select[Any]:
 def write(connection: Connection, pipeline: str, changed: Sequence[Change]) -> None:
     """Insert new batches and update the others; batches with equal changes, which most have, share one statement.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param changed: batches before and after
     """
     fresh: list[dict[str, Any]] = []

@@ -28,7 +28,12 @@ SQLITE = "sqlite"
 
 
 def insert(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Insert rows; all of them must have the same columns."""
+    """Insert rows; all of them must have the same columns.
+
+    :param connection: connection inside a transaction
+    :param table: the table
+    :param rows: rows, all with the same columns
+    """
     if rows:
         insert_values(connection, table, tuple(rows[0]), [tuple(row.values()) for row in rows])
 
@@ -36,6 +41,7 @@ def insert(connection: Connection, table: sa.Table, rows: Rows) -> None:
 def insert_values(connection: Connection, table: sa.Table, names: Names, rows: Sequence[tuple[Any, ...]]) -> None:
     """Insert rows given as tuples of values.
 
+    :param connection: connection inside a transaction
     :param table: the table
     :param names: names of the columns
     :param rows: values of each row, in the order of the names
@@ -48,7 +54,12 @@ def insert_values(connection: Connection, table: sa.Table, names: Names, rows: S
 
 
 def insert_missing(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Insert rows; rows whose primary key exists are not changed."""
+    """Insert rows; rows whose primary key exists are not changed.
+
+    :param connection: connection inside a transaction
+    :param table: the table
+    :param rows: rows, all with the same columns
+    """
     if rows:
         _execute(connection, _insert_missing(connection.dialect.name, table, tuple(rows[0])), rows)
 
@@ -56,6 +67,8 @@ def insert_missing(connection: Connection, table: sa.Table, rows: Rows) -> None:
 def upsert(connection: Connection, table: sa.Table, rows: Rows, *, added: Names = (), grown: Names = ()) -> None:
     """Insert rows; rows whose primary key exists are overwritten.
 
+    :param connection: connection inside a transaction
+    :param table: the table
     :param rows: rows, all with the same columns
     :param added: columns to which the new value is added instead
     :param grown: columns that keep the greater value instead
@@ -67,6 +80,8 @@ def upsert(connection: Connection, table: sa.Table, rows: Rows, *, added: Names 
 def update(connection: Connection, table: sa.Table, rows: Rows, *, unset: str | None = None) -> None:
     """Update the rows that agree with the given ones in those primary key columns that these contain.
 
+    :param connection: connection inside a transaction
+    :param table: the table
     :param rows: rows, all with the same columns; all columns outside the primary key are set
     :param unset: only update rows in which this column is NULL
     """
@@ -77,6 +92,8 @@ def update(connection: Connection, table: sa.Table, rows: Rows, *, unset: str | 
 def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows, values: dict[str, Any]) -> None:
     """Set the same values in all rows whose number lies in one of the given runs and whose other columns agree with it.
 
+    :param connection: connection inside a transaction
+    :param table: the table
     :param number: name of the column that holds the number
     :param rows: runs, each with :data:`FIRST`, :data:`LAST` and columns of the table
     :param values: new values by column
@@ -88,7 +105,12 @@ def update_runs(connection: Connection, table: sa.Table, number: str, rows: Rows
 
 
 def delete(connection: Connection, table: sa.Table, rows: Rows) -> None:
-    """Delete the rows that agree with the given ones in all columns of these."""
+    """Delete the rows that agree with the given ones in all columns of these.
+
+    :param connection: connection inside a transaction
+    :param table: the table
+    :param rows: rows, all with the same columns
+    """
     if rows:
         _execute(connection, _delete(connection.dialect.name, table, tuple(rows[0]), None), rows)
 
@@ -96,6 +118,8 @@ def delete(connection: Connection, table: sa.Table, rows: Rows) -> None:
 def delete_runs(connection: Connection, table: sa.Table, number: str, rows: Rows) -> None:
     """Delete the rows whose number lies in one of the given runs and whose other columns agree with it.
 
+    :param connection: connection inside a transaction
+    :param table: the table
     :param number: name of the column that holds the number
     :param rows: runs, each with :data:`FIRST`, :data:`LAST` and columns of the table
     """

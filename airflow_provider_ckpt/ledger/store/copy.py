@@ -47,6 +47,7 @@ def _texts(column: tuple[Any, ...]) -> Iterable[str]:
 def copy(connection: Connection, table: sa.Table, names: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """Insert rows, none of which may exist already.
 
+    :param connection: connection inside a transaction
     :param table: the table
     :param names: names of the columns that the rows have
     :param rows: values of each row, in the order of the names

@@ -42,6 +42,8 @@ Types come from a lane's report; dead letters beyond those that it names get the
 def load(connection: Connection, pipeline: str, batches: Iterable[BatchKey] | None = None) -> list[Entry]:
     """Return the entries of the index in order, all of them or those of some batches.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param batches: the batches; None for all
     """
     query = sa.select(tables.dead_letter).where(_D.pipeline == pipeline)
@@ -79,6 +81,8 @@ def rereads(connection: Connection, pipeline: str) -> list[Reread]:
 def forgotten(connection: Connection, pipeline: str, partitions: Mapping[str, int]) -> list[str]:
     """Return the side partitions that this ledger has never known, in order.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param partitions: generation of each side partition, by id
     """
     c = tables.generation.c
@@ -96,6 +100,8 @@ def index(
 ) -> None:
     """Add the dead letters of receipts to the index, and update those that a replay has sent.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param fresh: receipts that the ledger did not know
     :param replays: dead letters that each side partition replays, by its id
     :param recalled: those of the replays that the ledger had forgotten
@@ -149,6 +155,8 @@ def _replayed(
 def sent(connection: Connection, pipeline: str, begun: Iterable[Batch], replays: Mapping[str, Replay]) -> None:
     """Set dead letters of at-most-once replays to replayed when their attempt begins, like records of such batches.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param begun: batches whose attempt begins
     :param replays: dead letters that each side partition replays, by its id
     """
@@ -161,7 +169,12 @@ def sent(connection: Connection, pipeline: str, begun: Iterable[Batch], replays:
 
 
 def put_back(connection: Connection, pipeline: str, letters: Sequence[Letters]) -> None:
-    """Park dead letters again whose replay was skipped."""
+    """Park dead letters again whose replay was skipped.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
+    :param letters: the dead letters
+    """
     entries = load(connection, pipeline, {item.key for item in letters})
     for state in OPEN:
         chosen = [entry for entry in entries if entry.at_rest is state]
@@ -170,7 +183,12 @@ def put_back(connection: Connection, pipeline: str, letters: Sequence[Letters]) 
 
 
 def replay_lost(connection: Connection, pipeline: str, letters: Sequence[Letters]) -> None:
-    """Park dead letters again whose replay the sink has lost; the sink lost that replay's own dead letters as well."""
+    """Park dead letters again whose replay the sink has lost; the sink lost that replay's own dead letters as well.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
+    :param letters: the dead letters
+    """
     entries = load(connection, pipeline, {item.key for item in letters})
     for state in OPEN:
         chosen = [entry for entry in entries if entry.at_rest is state]
@@ -181,6 +199,8 @@ def replay_lost(connection: Connection, pipeline: str, letters: Sequence[Letters
 def still_open(connection: Connection, pipeline: str, letters: Sequence[Letters]) -> list[Letters]:
     """Return those dead letters that may be replayed or discarded, in the given order.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param letters: dead letters to look up
     """
     stretches = rereads(connection, pipeline)
@@ -197,6 +217,8 @@ def become(
 ) -> None:
     """Set the state of those dead letters that are parked.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param letters: dead letters to change
     :param state: their new state
     :param replay: id of the side partition that replays them, if one does
@@ -211,6 +233,8 @@ def name_types(connection: Connection, pipeline: str, types: Mapping[AttemptKey,
 
     An attempt's dead letters keep their types once any of them was replayed or discarded.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param types: dead letters of each attempt, counted by error type
     """
     entries: dict[AttemptKey, list[Entry]] = {}

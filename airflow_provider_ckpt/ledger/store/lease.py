@@ -43,6 +43,7 @@ def lock(connection: Connection, pipeline: str) -> LeaseState | None:
 def check(connection: Connection, pipeline: str, epoch: int, owner: str) -> LeaseState:
     """Lock the lease and check that this epoch still holds it.
 
+    :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param epoch: epoch of the lease
     :param owner: owner of the lease
@@ -64,6 +65,7 @@ def acquire(
 ) -> tuple[Lease, LeaseState, Why]:
     """Take the lease under a new epoch if it is free, expired, already this owner's, or a dead owner's, or by force.
 
+    :param connection: connection inside a transaction
     :param pipeline: name of the pipeline, which is created if it is new
     :param owner: the new owner
     :param ttl: time without renewal after which another owner may take the lease over
@@ -93,6 +95,7 @@ def acquire(
 def renew(connection: Connection, pipeline: str, epoch: int, owner: str) -> Lease:
     """Extend the lease by its ``ttl`` from now, even after its expiry, as long as no one has taken it.
 
+    :param connection: connection inside a transaction
     :param pipeline: name of the pipeline
     :param epoch: epoch of the lease
     :param owner: owner of the lease

@@ -25,6 +25,8 @@ def follow(
 
     With a window this reads the partitions' history, so it happens about once a minute and not at every settlement.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param items: the partitions
     :param window: distance behind the checkpoint; if None or zero, the low watermark is the checkpoint
     :param now: time of the command

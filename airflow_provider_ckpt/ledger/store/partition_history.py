@@ -30,6 +30,7 @@ _G = tables.generation.c
 def mark(pipeline: str, item: Stored, now: datetime) -> dict[str, Any] | None:
     """Record that a partition moved; return a history row at most once a minute, else None.
 
+    :param pipeline: name of the pipeline
     :param item: the partition; its ``moved_at`` and ``marked_at`` are updated
     :param now: time of the command
     """
@@ -56,6 +57,8 @@ def stands(
 ) -> dict[str, Stand]:
     """Return snapshots of partitions at a time, as far as they are known.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param at: the time
     :param rows: rows of the partitions, by id
     """
@@ -86,6 +89,10 @@ def positions_at(connection: Connection, pipeline: str, at: datetime) -> dict[st
     """Return the checkpoint of each source partition at a time, or an earlier position, never a later one.
 
     A partition that is not known at that time, or had not started, gets the position at which it first started.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
+    :param at: the time
     """
     rows = {
         row["partition"]: dict(row)

@@ -138,6 +138,8 @@ def load(
 ) -> dict[str, Stored]:
     """Return every partition of a pipeline, by id.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param phase: the pipeline's phase
     :param batches_of: load the batches of these partitions only (default: all); the others must not be changed. If it
         maps partitions to batch numbers, only these batches are loaded, and those that decide how far the checkpoint
@@ -169,7 +171,12 @@ def load(
 
 
 def complete(connection: Connection, pipeline: str, item: Stored) -> None:
-    """Load the batches of a partition that :func:`load` left out."""
+    """Load the batches of a partition that :func:`load` left out.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
+    :param item: the partition
+    """
     if not item.whole:
         _place({item.partition.id: item}, rows.every(connection, pipeline, [item.partition.id]))
         item.whole = True
@@ -194,6 +201,8 @@ def _put(item: Stored, batch: Batch) -> None:
 def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: datetime) -> None:
     """Write the changes since the partitions were loaded or last written.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param items: the partitions
     :param now: time of the command, which is stored with attempts that ended and partitions that moved
     """
@@ -228,6 +237,8 @@ def write(connection: Connection, pipeline: str, items: Sequence[Stored], now: d
 def open_attempts(connection: Connection, pipeline: str, batches: Iterable[Batch], run: str, now: datetime) -> None:
     """Store an open attempt for each batch.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param batches: the batches, already in flight
     :param run: name of the run
     :param now: time at which the attempts began

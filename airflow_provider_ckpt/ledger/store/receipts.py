@@ -26,7 +26,13 @@ _COLUMNS = tuple(column.name for column in tables.receipt.columns)
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Range of rows of one partition and generation that begin at or after ``start`` and before ``below``."""
+    """Range of rows of one partition and generation that begin at or after ``start`` and before ``below``.
+
+    :param generation: the generation
+    :param partition: id of the partition
+    :param start: first position
+    :param below: position before which the rows begin
+    """
 
     generation: int
     partition: str
@@ -38,6 +44,10 @@ def add(connection: Connection, pipeline: str, batches: Iterable[Batch]) -> None
     """Store the receipts of resolved batches, one row per batch.
 
     A receipt that begins where another row begins already, as an import may bring it, is merged into that row.
+
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
+    :param batches: the batches
     """
     fresh: dict[tuple[int, str, int], tuple[Any, ...]] = {}
     again: list[tuple[Any, ...]] = []
@@ -62,6 +72,8 @@ def add(connection: Connection, pipeline: str, batches: Iterable[Batch]) -> None
 def absorb(connection: Connection, pipeline: str, receipts: Sequence[tuple[RangeReceipt, int]]) -> None:
     """Merge receipts with the rows that they touch.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param receipts: each with the low watermark of its partition and generation; rows from there on are not changed
     """
     if not receipts:
@@ -88,6 +100,8 @@ def absorb(connection: Connection, pipeline: str, receipts: Sequence[tuple[Range
 def compact(connection: Connection, pipeline: str, stretches: Iterable[Stretch], *, dry: bool = False) -> int:
     """Merge the rows of some ranges, each with the row before it; return by how many the number of rows decreases.
 
+    :param connection: connection inside a transaction
+    :param pipeline: name of the pipeline
     :param stretches: the ranges
     :param dry: only count
     """

@@ -165,6 +165,7 @@ def skip(errand: Errand, batches: Iterable[str]) -> dict[str, Any]:
 def on_letters(errand: Errand, kind: ActKind, selection: Selection, query: str | None) -> dict[str, Any]:
     """Replay or discard the parked dead letters of a selection; the result document contains their number.
 
+    :param errand: the action's context
     :param kind: replay or discard
     :param selection: the dead letters
     :param query: only dead letters that contain this text

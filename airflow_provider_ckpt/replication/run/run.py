@@ -53,6 +53,9 @@ class Run:
     As a context manager it closes them in the end, and after an error looks once more at a sink that may have got
     something, and releases the lease. What ends the process is no error: there is no time for a look then.
 
+    :param setup: the pipeline's setup
+    :param lease: the lease
+    :param opened: its source and sink
     :ivar summary: what this process did in the run
     :ivar measuring: its metrics, which go to the setup's meter
     :ivar source_recognised: whether the source was compared with the one that the ledger knows

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns, which PostgreSQL fills in; for older events and in SQLite, which has no users, they are empty."""
+    """Add the columns, which PostgreSQL fills in; in older events and in SQLite they are empty."""
     op.add_column("ckpt_event", sa.Column("recorded_at", sa.DateTime(timezone=True)))
     op.add_column("ckpt_event", sa.Column("database_user", sa.Text()))
     if op.get_bind().dialect.name == "postgresql":
