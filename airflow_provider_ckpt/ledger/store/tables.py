@@ -24,7 +24,10 @@ class UtcTime(sa.TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, _: Dialect) -> datetime | None:
-        """Convert a time with a zone to UTC."""
+        """Convert a time with a zone to UTC.
+
+        :raises ValueError: if it has no zone
+        """
         if value is None:
             return None
         if value.tzinfo is None:

@@ -106,7 +106,8 @@ def force_stop(errand: Errand) -> dict[str, Any]:
 def of_the_sink(errand: Errand, act: Act) -> dict[str, Any]:
     """Accept the sink as it is, or move to another one; such an action is never stored. Return the result document.
 
-    :param act: action that :func:`~.sink_changes.accept` or :func:`~.sink_changes.move` returned
+    :param act: action that :func:`~airflow_provider_ckpt.replication.actions.sink_changes.accept` or
+        :func:`~airflow_provider_ckpt.replication.actions.sink_changes.move` returned
     :raises LeaseBusyError: if a run still holds the lease after the pipeline's wait for it
     :raises LedgerStateError: if the action no longer fits; nothing was changed
     """
