@@ -1,4 +1,4 @@
-"""``@task.ckpt_batch``: a run of a pipeline whose transform ends in the decorated Python function."""
+"""``@task.ckpt_batch``: run a pipeline with the decorated Python function as the last step of its transform."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators.expansion import CkptTaskDecorator
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
@@ -24,7 +25,17 @@ if TYPE_CHECKING:
 
 
 class CkptBatchOperator(DecoratedOperator, CkptReplicateOperator):
-    """A :class:`CkptReplicateOperator` that brings its pipeline's function along; made by :func:`ckpt_batch_task`."""
+    """Run a pipeline with a Python function as the last step of its transform; created by :func:`ckpt_batch_task`.
+
+    :param python_callable: function whose first parameter receives the rows
+    :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
+        dict, or a ``Pipeline``
+    :param op_args: must be empty, since the function's further arguments are given by name
+    :param op_kwargs: arguments of the function besides the rows (templated)
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
+    :raises ConfigError: if the function has no parameter, or ``op_args`` are given
+    """
 
     custom_operator_name = "@task.ckpt_batch"
     template_fields: Sequence[str] = (*DecoratedOperator.template_fields, *CkptReplicateOperator.template_fields)
@@ -37,37 +48,51 @@ class CkptBatchOperator(DecoratedOperator, CkptReplicateOperator):
         self,
         *,
         python_callable: Callable[..., Any],
+        pipeline: Declaration,
         op_args: Sequence[Any] | None = None,
         op_kwargs: Mapping[str, Any] | None = None,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
         rows = next(iter(inspect.signature(python_callable).parameters), None)
         if rows is None or op_args:
             raise ConfigError(
-                f"{python_callable.__name__} gets the rows as its first argument, and others by name.",
+                f"{python_callable.__name__} must take the rows as its first argument and others by name.",
                 hint="Write it as def f(rows, *, limit=1), and call it as f(limit=2).",
             )
-        # Airflow binds the arguments when the DAG is parsed; the rows come later, in the lanes.
+        # Airflow binds the arguments when the DAG file is parsed; Spark's lanes pass the rows later.
         given = {rows: None, **(op_kwargs or {})}
-        super().__init__(python_callable=python_callable, op_args=(), op_kwargs=given, **kwargs)
+        super().__init__(
+            python_callable=python_callable,
+            op_args=(),
+            op_kwargs=given,
+            pipeline=pipeline,
+            ckpt_conn_id=ckpt_conn_id,
+            **kwargs,
+        )
         self._rows = rows
 
     def load_pipeline(self) -> Pipeline:
-        """The pipeline, from its declaration.
+        """Build the pipeline from its declaration.
 
-        :raises ConfigError: if it does not say that its function is a task's own
+        :raises ConfigError: if the declaration is invalid, or does not say ``transform.python: task``
         """
         pipeline = super().load_pipeline()
         if not pipeline.transform.of_task:
             raise ConfigError(
-                "its transform does not say that a task's own function is part of it.",
+                "its transform does not use the task's function.",
                 pipeline=pipeline.name,
-                hint="Write transform.python: task, and transform.returns with the columns that the function gives.",
+                hint="Write transform.python: task, and transform.returns with the columns that the function returns.",
             )
         return pipeline
 
     def setup(self, context: Context, ledger: Ledger, pipeline: Pipeline) -> Setup:
-        """As any operator's, with the function."""
+        """Return what a run of this task needs, the serialized function included.
+
+        :param context: the task's context
+        :param ledger: the open ledger
+        :param pipeline: the pipeline to run
+        """
         from airflow_provider_ckpt.spark.transform.python_function import pack
 
         others = {name: value for name, value in self.op_kwargs.items() if name != self._rows}
@@ -78,19 +103,20 @@ class CkptBatchOperator(DecoratedOperator, CkptReplicateOperator):
 def ckpt_batch_task(
     python_callable: Callable[..., Any] | None = None, *, pipeline: Declaration, **kwargs: Any
 ) -> TaskDecorator:
-    """Make a function the last step of a pipeline's transform, and a run of that pipeline a task::
+    """Make a function the last step of a pipeline's transform; calling it creates a task that runs the pipeline::
 
         @task.ckpt_batch(pipeline="pipelines/orders.yaml")  # transform: {python: task, returns: id bigint, ...}
         def clean(rows: pyarrow.Table, *, rate: float) -> pyarrow.Table: ...
 
         clean(rate=1.1)
 
-    The function runs in Spark's lanes, see :ref:`python-function`; its arguments but the first are bound when the task
-    runs and may be templates. It travels by value with all of its DAG file that it uses; other modules that it imports
-    must be there on the executors.
+    The function runs in Spark's lanes, see :ref:`python-function`. Its arguments except the rows are bound when the
+    task runs, and are templated. It is serialized together with what it uses of its DAG file; other modules that it
+    imports must be installed on the executors.
 
-    :param python_callable: the function; left out where this decorates one
-    :param pipeline: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline`` (templated)
+    :param python_callable: the function; left out where this is used as a decorator with arguments
+    :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
+        dict, or a ``Pipeline``
     :param kwargs: further arguments of :class:`CkptReplicateOperator`
     """
 

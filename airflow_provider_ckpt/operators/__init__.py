@@ -1,1 +1,1 @@
-"""Airflow operators: ``replicate.CkptReplicateOperator``, and the single tasks of ``CkptReplicationTaskGroup``."""
+"""Airflow operators: replication in one task, the tasks of ``CkptReplicationTaskGroup``, and actions on a pipeline."""

@@ -1,7 +1,7 @@
-"""What the operators share by which a person changes a pipeline: which one is meant, who asks, and why.
+"""Base class of the operators that carry out an action on a pipeline for a user, such as a rewind or a skip.
 
-They call what ``airflow ckpt`` calls and return the same document. While a run holds the lease the act is stored, and
-the holder or the next run applies it.
+The operators call the same functions as ``airflow ckpt`` and return the same documents. While a run holds the lease,
+the action is stored, and that run or the next one applies it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.ledger_location import open_ledger
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
 from airflow_provider_ckpt.operators import _templates
+from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators._named import CkptNamedOperator
 
 if TYPE_CHECKING:
@@ -25,15 +26,16 @@ if TYPE_CHECKING:
 
 
 class CkptActOperator(CkptNamedOperator):
-    """Base of the operators that carry out a person's act. All of its fields may be templates.
+    """Base of the operators that carry out an action on a pipeline. All parameters but ``kwargs`` are templated.
 
-    The audit trail names the user who triggered the DAG run; of a run that nobody triggered, the task's owner.
+    The audit log names the user who triggered the DAG run as actor, or the task's owner if no user triggered it.
 
-    :param pipeline: the name by which the ledger knows it, or a declaration, see :class:`CkptNamedOperator`
-    :param reason: why; kept in the audit trail
-    :param dry_run: say what would change, and change nothing; a template may render to ``true`` or ``false``
-    :param who: names somebody else than the DAG run's user, such as whoever approved it
-    :param ckpt_conn_id: the ledger's connection
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param reason: reason of the action, stored in the audit log
+    :param dry_run: report what would change, and change nothing; a template may render to ``true`` or ``false``
+    :param who: actor to name in place of the DAG run's user, such as the user who approved the action
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     template_fields: Sequence[str] = (*CkptNamedOperator.template_fields, "reason", "is_dry_run", "who")
@@ -41,19 +43,26 @@ class CkptActOperator(CkptNamedOperator):
     needs_reason = False
 
     def __init__(
-        self, *, reason: str | None = None, dry_run: bool | str = False, who: str | None = None, **kwargs: Any
+        self,
+        *,
+        pipeline: Declaration,
+        reason: str | None = None,
+        dry_run: bool | str = False,
+        who: str | None = None,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(pipeline=pipeline, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.reason = reason
         self.is_dry_run = dry_run
         self.who = who
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Carry it out.
+        """Carry out the action.
 
-        :returns: ``{"pipeline", "act", "applied", "dry_run", "intent", "waits_for", "before", "after", "who", "reason",
-            "next"}``, as the command line's ``-o json``
-        :raises AirflowFailException: if it does not fit; nothing was changed then
+        :return: ``{"pipeline", "act", "applied", "dry_run", "intent", "waits_for", "before", "after", "who", "reason",
+            "next"}``, as ``airflow ckpt … -o json`` prints it
+        :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing was changed then
         """
         from airflow_provider_ckpt.replication.actions.actions import Errand
 
@@ -66,10 +75,10 @@ class CkptActOperator(CkptNamedOperator):
 
     @abstractmethod
     def act(self, errand: Errand) -> dict[str, Any]:
-        """Do it; the document that says what became of it."""
+        """Carry out the action and return its result document."""
 
     def person(self, context: Context) -> str:
-        """Who is named in the audit trail."""
+        """Return the name of the actor for the audit log."""
         run = context["dag_run"]
         found = _templates.word(self.who) or run.triggering_user_name
         return f"airflow:{found}" if found else f"airflow:{self.owner} (owner of {run.dag_id})"
@@ -81,13 +90,13 @@ class CkptActOperator(CkptNamedOperator):
         given = (_templates.text(self.reason) or "").strip()
         if self.needs_reason and not given:
             raise ConfigError(
-                f"task {self.task_id} needs a reason.", hint="Say why with `reason`; the audit trail keeps it."
+                f"task {self.task_id} needs a reason.", hint="Give it with `reason`; the audit log stores it."
             )
         return given or None
 
 
 def _told(result: dict[str, Any]) -> str:
-    """One line for the task's log."""
+    """Return one line that describes the result, for the task's log."""
     what = f"{result.get('act', 'recover')} of pipeline {result['pipeline']}"
     if result["dry_run"]:
         return f"{what}: a dry run, nothing was changed"

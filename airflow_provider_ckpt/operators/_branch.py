@@ -1,4 +1,4 @@
-"""What ``route`` and ``retry`` share: they end the run's work, tell of it, and choose among the leaves."""
+"""Base class of the task group's branching tasks ``route`` and ``retry``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from airflow.sdk import BranchMixIn
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from airflow_provider_ckpt.assets.pipeline import RUNS
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
+from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators._step import CkptStepOperator
 
 if TYPE_CHECKING:
@@ -18,30 +20,42 @@ if TYPE_CHECKING:
 
 
 class CkptBranchOperator(CkptStepOperator, BranchMixIn):
-    """Base of the steps that branch.
+    """Base of the task group's tasks that choose which tasks follow.
 
-    :param branches: the task id of each route
+    :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
+    :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
+    :param branches: task id of each route
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     inherits_from_skipmixin = True
     announces = True
 
-    def __init__(self, *, branches: dict[Route, str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        pipeline: Declaration,
+        after: Sequence[str],
+        branches: dict[Route, str],
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(pipeline=pipeline, after=after, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.branches = branches
         self.outlets = [*self.outlets, RUNS]
 
     def choose(self, context: Context, routes: Iterable[Route]) -> None:
-        """Follow some routes; the tasks of the others are skipped."""
+        """Run the tasks of the given routes and skip those of the others."""
         self.do_branch(context, [self.branches[route] for route in routes])
 
     @staticmethod
     def _set_state_to_skipped(tasks: Sequence[str | tuple[str, int]], map_index: int | None) -> None:
-        """Skip now, inside an expanded task group too, each member for itself.
+        """Skip the tasks now, also inside a mapped task group, where each instance skips its own.
 
-        There Airflow leaves it to the scheduler, which looks for the decision of a task outside of the group
-        (apache/airflow issue 67265), and would run every leaf.
+        In a mapped task group Airflow leaves skipping to the scheduler, which looks for the decision of a task outside
+        of the group (apache/airflow issue 67265) and so would run every branch.
         """
-        del map_index  # each task is named with its own
+        del map_index  # `tasks` holds the index of each task
         if tasks:
             raise DownstreamTasksSkipped(tasks=tasks)  # type: ignore[no-untyped-call]

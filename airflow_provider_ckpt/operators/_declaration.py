@@ -1,6 +1,7 @@
-"""A pipeline's declaration as a DAG gives it: judged when the DAG file is parsed, loaded when the task runs, and shown.
+"""Read, validate and display the pipeline declaration that a DAG passes to an operator.
 
-What a template or another task is yet to give is judged when it is there.
+A declaration is validated when the DAG file is parsed. One that contains a template or another task's result is
+validated when the task runs, since its values are not known before.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from airflow_provider_ckpt.config.variables import unset
 from airflow_provider_ckpt.core.errors import ConfigError
 
 Declaration = str | Path | Mapping[str, Any] | Pipeline
-"""A pipeline as a DAG gives it: the path of a YAML file, relative to the DAG file's folder; a dict; or the model."""
+"""A pipeline as a DAG passes it: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline``."""
 
 _TEMPLATE = ("{{", "{%", "{#")
 _ARGUMENT = "MappedArgument("
-"""Start of the text that Python formats an expanded task group's argument as; its values come when the task runs."""
+"""Start of the ``repr`` of a mapped task group's argument, whose value is known only when the task runs."""
 
 
 def read(declaration: object, folder: str | Path, user: str) -> Pipeline:
-    """The pipeline that is declared.
+    """Build the pipeline from its declaration.
 
-    :param declaration: as a DAG gives it, rendered
-    :param folder: where relative paths start
-    :param user: what errors call whoever uses it, ``task orders``
-    :raises ConfigError: if it is wrong; the message names file, line or key
+    :param declaration: the declaration as a DAG passes it, with templates rendered
+    :param folder: folder from which relative paths start
+    :param user: name of the declaration's user in error messages, such as ``task orders``
+    :raises ConfigError: if the declaration is invalid; the message names file, line or key
     """
     from airflow_provider_ckpt.config.load import build, load
 
@@ -48,14 +49,15 @@ def read(declaration: object, folder: str | Path, user: str) -> Pipeline:
 
 
 def check(declaration: object, folder: str | Path, user: str) -> None:
-    """Judge a declaration when the DAG file is parsed, as far as it can be judged there.
+    """Validate a declaration when the DAG file is parsed.
 
-    A file with environment variables that are set for the workers alone is judged when the task runs.
+    Skips a declaration that contains a template, and a file that names environment variables which are not set here
+    (they may be set for the workers only); both are validated when the task runs.
 
-    :param declaration: as a DAG gives it
-    :param folder: where relative paths start
-    :param user: what errors call whoever uses it
-    :raises ConfigError: if it is wrong
+    :param declaration: the declaration as a DAG passes it
+    :param folder: folder from which relative paths start
+    :param user: name of the declaration's user in error messages
+    :raises ConfigError: if the declaration is invalid
     """
     if not is_literal(declaration):
         _refuse_argument(declaration, user)
@@ -72,9 +74,10 @@ def shown(declaration: object, folder: str | Path, user: str) -> dict[str, Any] 
     The document leaves out the values of ``run.conf``. The digest covers all of the declaration, those values included,
     so that Airflow creates a new version of the DAG for any change.
 
-    :param declaration: the declaration as a DAG gives it
-    :param folder: the folder from which relative paths start
-    :param user: the name of the declaration's user in errors
+    :param declaration: the declaration as a DAG passes it
+    :param folder: folder from which relative paths start
+    :param user: name of the declaration's user in error messages
+    :return: ``{"digest", "document"}``; the document is None if environment variables are missing here
     """
     known = digest(declaration, folder, user)
     if known is None:
@@ -111,7 +114,7 @@ def digest(declaration: object, folder: str | Path, user: str) -> str | None:
 
 
 def is_literal(declaration: object) -> bool:
-    """Whether a declaration is there already: no template, and nothing that another task gives."""
+    """Return whether a declaration is complete: it contains no template and no result of another task."""
     if isinstance(declaration, Pipeline | Path):
         return True
     if isinstance(declaration, str):
@@ -140,9 +143,9 @@ def _without_conf(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _version(path: Path) -> tuple[Path, int, int]:
-    """A file as it is now.
+    """Return path, modification time (ns) and size of a file, the cache key of its content.
 
-    :raises ConfigError: if it is not there
+    :raises ConfigError: if the file cannot be read
     """
     try:
         found = path.stat()
@@ -156,9 +159,9 @@ def _version(path: Path) -> tuple[Path, int, int]:
 
 @lru_cache(maxsize=256)
 def _parsed(path: Path, _mtime: int, _size: int) -> Pipeline | None:
-    """The pipeline of a file's version, None where variables that it names are not set here.
+    """Return the pipeline of a file, or None if environment variables that the file names are not set here.
 
-    :raises ConfigError: if the file is wrong
+    :raises ConfigError: if the file is invalid
     """
     from airflow_provider_ckpt.config.load import parse, text_of
 

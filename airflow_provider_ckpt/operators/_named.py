@@ -1,4 +1,4 @@
-"""A task on a pipeline that may be given by name: then its declaration is the one that its newest run stored."""
+"""Base class of the operators and sensors that take a pipeline by its name in the ledger, or by a declaration."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ _FILES = (".yaml", ".yml")
 
 
 class CkptNamedOperator(CkptOperator):
-    """Base of what looks after a pipeline that runs elsewhere.
+    """Base of the operators and sensors that observe or change a pipeline which another task runs.
 
-    :param pipeline: the name by which the ledger knows it, or a declaration (a YAML file, a dict, a ``Pipeline``) that
-        stands in for the one that its newest run stored
+    :param pipeline: name of the pipeline in the ledger (templated): then the declaration that its newest run stored is
+        used; or a declaration to use instead: path of a file that ends in ``.yaml`` or ``.yml``, a dict, a ``Pipeline``
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     def prepare_template(self) -> None:
-        """Judge the declaration, if there is one."""
+        """Validate the declaration, unless the pipeline is given by name."""
         if self.is_named:
             BaseOperator.prepare_template(self)
         else:
@@ -34,18 +36,18 @@ class CkptNamedOperator(CkptOperator):
 
     @property
     def pipeline_name(self) -> str:
-        """The name of the pipeline that is meant; of one that is named it is all that a task needs to know."""
+        """Name of the pipeline, as given or as in its declaration."""
         return str(self.pipeline) if self.is_named else super().pipeline_name
 
     @property
     def is_named(self) -> bool:
-        """Whether only the ledger knows its declaration."""
+        """Whether the pipeline is given by name, so that its declaration is in the ledger only."""
         return isinstance(self.pipeline, str) and not self.pipeline.endswith(_FILES)
 
     def declared(self, ledger: Ledger) -> Pipeline:
-        """Its declaration.
+        """Return the pipeline, from the given declaration or from the one stored in the ledger.
 
-        :raises ConfigError: if it is wrong, or is named and the ledger holds none
+        :raises ConfigError: if the declaration is invalid, or the ledger holds none of that name
         """
         from airflow_provider_ckpt.replication.setup import stored_pipeline
 

@@ -1,6 +1,6 @@
-"""What a killed task still records in the seconds that it has: its open attempts are cancelled, its lease is let go.
+"""Best-effort cleanup of a killed task: cancel its open attempts and release its lease, within 2 s.
 
-Nothing depends on it: without it the lease expires, and the next run finds out from the receipts all the same.
+Correctness does not depend on it: otherwise the lease expires, and the next run settles the batches by the receipts.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ _SECONDS = 2.0
 def let_go(ledger: Ledger, lease: Lease, seconds: float = _SECONDS) -> None:
     """Cancel the open attempts of ``lease`` and release it, if the ledger answers in time; raises nothing.
 
-    In a thread and on a connection of its own: it is called from a signal handler, and what that interrupted may be in
-    the middle of a transaction.
+    Uses a thread and a connection of its own, since it is called from a signal handler, which may have interrupted a
+    transaction.
 
-    :param seconds: how long to wait at most
+    :param ledger: the open ledger
+    :param lease: the lease that the killed task holds
+    :param seconds: longest time to wait
     """
     thread = threading.Thread(target=_let_go, args=(ledger, lease), name="ckpt-last-will", daemon=True)
-    with suppress(RuntimeError):  # the machine has no thread left
+    with suppress(RuntimeError):  # no thread can be started
         thread.start()
         thread.join(seconds)
 
@@ -41,6 +43,14 @@ def _let_go(ledger: Ledger, lease: Lease) -> None:
         cancelled = ledger.cancel(lease, now=utcnow())
         ledger.release(lease)
     except CkptError as error:
-        log.warning("That %s was killed could not be recorded, the next run finds out: %s", lease.pipeline, error)
+        log.warning(
+            "Pipeline %s: the kill could not be recorded; the next run settles the open attempts: %s",
+            lease.pipeline,
+            error,
+        )
     else:
-        log.info("%s was killed: %d open attempts are cancelled, the lease is free", lease.pipeline, len(cancelled))
+        log.info(
+            "Pipeline %s was killed: %d open attempts are cancelled, the lease is released",
+            lease.pipeline,
+            len(cancelled),
+        )

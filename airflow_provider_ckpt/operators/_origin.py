@@ -1,4 +1,4 @@
-"""The name under which the ledger knows the task of a DAG run that made a proposal."""
+"""Identify the task of a DAG run that made a proposal."""
 
 from __future__ import annotations
 

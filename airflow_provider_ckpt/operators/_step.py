@@ -1,4 +1,4 @@
-"""A task that carries a run on: it takes epoch and summary from the task before, and hands both to the next."""
+"""Base class of the task group's later tasks: take epoch and summary from the task before, and pass both on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.core.errors import StaleEpochError
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
+from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators.base import CkptOperator, hand_over
 
 if TYPE_CHECKING:
@@ -19,41 +21,55 @@ if TYPE_CHECKING:
 
 
 class CkptStepOperator(CkptOperator):
-    """Base of the task group's later tasks.
+    """Base of the task group's tasks after ``plan``.
 
-    What travels by XCom is ``{"epoch": int, "planned": int, "summary": {...}}``: numbers and names, no secret.
+    Each returns the state of the run as ``{"epoch": int, "planned": int, "summary": {...}}`` by XCom; it holds numbers
+    and names, no secret.
 
-    :param after: ids of the tasks that may have carried the run so far, the latest first; a skipped one is passed over
+    :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
+    :param after: ids of the tasks before this one that return the state of the run, the latest first; the first that
+        was not skipped counts
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     shares_lease = True
 
-    def __init__(self, *, after: Sequence[str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self, *, pipeline: Declaration, after: Sequence[str], ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any
+    ) -> None:
+        super().__init__(pipeline=pipeline, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.after = tuple(after)
 
     def previous(self, context: Context) -> dict[str, Any]:
-        """What the latest task before this one handed over; of a run that was cleared, the newest epoch's.
+        """Return the state of the run from the tasks before this one: that of the newest epoch, and of it the latest.
 
-        :raises AirflowFailException: if none did
+        Several epochs occur where tasks were cleared.
+
+        :raises AirflowFailException: if none of the tasks returned one
         """
         found = self.handed_over(context)
         if not found:
-            raise AirflowFailException(f"None of {', '.join(self.after)} handed a run over; clear the first of them.")
+            raise AirflowFailException(
+                f"None of the tasks {', '.join(self.after)} returned the state of a run; clear the first of them."
+            )
         return newest(found)
 
     def handed_over(self, context: Context) -> list[dict[str, Any]]:
-        """Return the results that the tasks before this one handed over, the latest first."""
+        """Return the states of the run that the tasks before this one returned, the latest task first."""
         ti = context["ti"]
-        # Inside an expanded task group each member has a run of its own; without the index they would be mixed up.
+        # In a mapped task group each instance has a run of its own; the index selects that of this instance.
         handed = [ti.xcom_pull(task_ids=task_id, map_indexes=ti.map_index) for task_id in self.after]
         return [dict(item) for item in handed if item is not None]
 
     @contextmanager
     def carry_on(self, context: Context, before: dict[str, Any]) -> Iterator[tuple[Setup, Run]]:
-        """The run, under the lease that ``plan`` acquired.
+        """Continue the run under the lease that ``plan`` acquired.
 
-        A task that runs once more, retried or cleared, finds that lease let go or taken: it acquires anew.
+        A task that Airflow retries or a user clears acquires a new lease if that one was released or taken over.
+
+        :param context: the task's context
+        :param before: state of the run, from :meth:`previous`
         """
         from airflow_provider_ckpt.replication.run.acquire import acquire, attach
 
@@ -68,9 +84,12 @@ class CkptStepOperator(CkptOperator):
                 yield setup, run
 
     def report(self, context: Context, run: Run, before: dict[str, Any], *, release: bool = False) -> dict[str, Any]:
-        """What this task hands over: the run's epoch, and the summary of all its tasks so far; stored already.
+        """Push the state of the run after this task to XCom, and return it.
 
-        :param release: whether to let go of the lease
+        :param context: the task's context
+        :param run: the run
+        :param before: state of the run before this task; its summary is merged with this task's
+        :param release: whether to release the lease
         """
         from airflow_provider_ckpt.replication.run.summary import RunSummary
 
@@ -79,5 +98,5 @@ class CkptStepOperator(CkptOperator):
 
 
 def newest(handed: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The newest epoch's of what several tasks handed over; of one epoch, the first."""
+    """Return the state of the newest epoch, and of several with that epoch the first."""
     return max(handed, key=lambda item: int(item["epoch"]))

@@ -1,6 +1,6 @@
-"""Reads what a template has put into a typed field: every rendered value is text, and an empty one means none.
+"""Parse the text that a rendered template leaves in a typed field; an empty text means None.
 
-Of None a template makes the text ``None``, which nothing but free text can be meant to say.
+A template renders None as the text ``None``, so only a field for free text keeps that text.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 def text(value: object) -> str | None:
-    """A text that may say anything, ``null`` and ``none`` too; None where it is empty."""
+    """Return free text unchanged, ``null`` and ``none`` included; None if it is empty."""
     return None if value is None else str(value) or None
 
 
 def word(value: object) -> str | None:
-    """A name or a time; None where it is empty, or a template has made it of None."""
+    """Return a name or a time without surrounding space; None if it is empty or says ``none`` or ``null``."""
     found = str(value).strip() if value is not None else ""
     return None if found.lower() in _NONE else found
 
 
 def flag(name: str, value: object) -> bool:
-    """A truth value; none is false.
+    """Return a boolean; None and an empty text are False.
 
-    :raises ConfigError: if it is neither true nor false
+    :raises ConfigError: if the value is neither true nor false
     """
     found = word(value)
     if found is None:
@@ -40,9 +40,9 @@ def flag(name: str, value: object) -> bool:
 
 
 def number(name: str, value: object) -> int | None:
-    """A whole number, None where it is empty.
+    """Return a whole number, or None if the value is empty.
 
-    :raises ConfigError: if it is none
+    :raises ConfigError: if the value is not a whole number
     """
     found = word(value)
     try:
@@ -52,9 +52,9 @@ def number(name: str, value: object) -> int | None:
 
 
 def texts(name: str, value: object) -> tuple[str, ...]:
-    """Several texts: a sequence, or what a template made of one (``['a', 'b']``), or a single text.
+    """Return a tuple of texts, from a sequence, from its rendered form (``['a', 'b']``) or from a single text.
 
-    :raises ConfigError: if it begins like a list and is none
+    :raises ConfigError: if the value begins with ``[`` and is not a list
     """
     if isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(str(item) for item in value)

@@ -1,11 +1,12 @@
-"""``CkptApprovalOperator``: asks a person whether what was proposed may be carried out, and stores the answer.
+"""``CkptApprovalOperator``: ask a user to approve or reject a proposed action, and store the answer in the ledger.
 
-Nothing here rests on an XCom. The question comes from the ledger. Who answered, and what, comes from the record that
-Airflow keeps of the answer and hands to the task as it resumes; only an answer writes it.
+For safety the operator uses no XCom, since any task of the DAG run could have written one. The question comes from the
+ledger. The answer and its user come from Airflow's own record of the response, which only a response writes.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -20,31 +21,46 @@ from airflow_provider_ckpt.operators.base import airflow_error
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
+    from airflow.sdk.execution_time.hitl import HITLUser
 
     from airflow_provider_ckpt.ledger.types import ProposalRecord
 
 
 class CkptApprovalOperator(ApprovalOperator):
-    """Ask a person about the proposal of :class:`CkptPreviewOperator`, and store the answer in the ledger.
+    """Ask a user to approve the proposal of :class:`CkptPreviewOperator`, and store the answer in the ledger.
 
-    On *Reject*, or without an answer in time, the tasks that follow directly are skipped.
+    On *Reject*, or without an answer in time, the directly following tasks are skipped.
 
-    :param preview: id of the preview's task
-    :param ckpt_conn_id: the ledger's connection
-    :param kwargs: further arguments of ``ApprovalOperator``: ``assigned_users``, ``response_timeout`` and so on
+    :param preview: id of the :class:`CkptPreviewOperator` task
+    :param assigned_users: users who may answer, as ``{"id", "name"}``; by default any user who may edit the DAG run
+    :param response_timeout: longest time to wait for an answer; None waits without limit
+    :param defaults: answer that counts after ``response_timeout``: ``APPROVE`` or ``REJECT`` of this class
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``ApprovalOperator``, such as ``notifiers``
     """
 
     template_fields = ("ckpt_conn_id",)
 
-    def __init__(self, *, preview: str, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
-        super().__init__(subject="", **kwargs)
+    def __init__(
+        self,
+        *,
+        preview: str,
+        assigned_users: HITLUser | list[HITLUser] | None = None,
+        response_timeout: timedelta | None = None,
+        defaults: str | list[str] | None = None,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            subject="", assigned_users=assigned_users, response_timeout=response_timeout, defaults=defaults, **kwargs
+        )
         self.preview = preview
         self.ckpt_conn_id = ckpt_conn_id
 
     def execute(self, context: Context) -> NoReturn:
-        """Ask, and wait without a worker.
+        """Ask the question, and wait for the answer without occupying a worker.
 
-        :raises AirflowFailException: if there is nothing that can be approved
+        :raises AirflowFailException: if no proposal can be approved
         """
         try:
             with open_ledger(self.ckpt_conn_id) as ledger:
@@ -69,10 +85,11 @@ class CkptApprovalOperator(ApprovalOperator):
     ) -> Any:
         """Store the answer.
 
+        :param context: the task's context
         :param event: Airflow's record of the answer
         :param proposal: id of the proposal that the question showed
-        :param digest: its digest
-        :raises AirflowFailException: if the proposal cannot be approved any more
+        :param digest: digest of that proposal
+        :raises AirflowFailException: if the proposal can no longer be approved
         """
         if "error" not in event and proposal is not None and digest is not None:
             user = event["responded_by_user"]
@@ -86,9 +103,11 @@ class CkptApprovalOperator(ApprovalOperator):
         return super().execute_complete(context, event)
 
     def _show(self, context: Context, proposed: ProposalRecord) -> None:
-        """Have Airflow show the question; make sure that it does not go on showing another one.
+        """Have Airflow show the question, and check that it does not still show an earlier one.
 
-        Of a task that is cleared Airflow keeps the question that it has asked before, whatever is asked now.
+        When a task is cleared, Airflow keeps its earlier question and ignores a new one.
+
+        :raises AirflowFailException: if Airflow shows an earlier question
         """
         from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
         from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
@@ -111,8 +130,8 @@ class CkptApprovalOperator(ApprovalOperator):
             stale.append("assigned_users")
         if stale:
             raise AirflowFailException(
-                f"Airflow goes on showing the question that this task asked before (it differs in {', '.join(stale)}), "
-                f"not proposal {proposed.proposal.id}. Nothing was changed. Trigger the DAG anew."
+                f"Airflow still shows the question that this task asked earlier (it differs in {', '.join(stale)}), "
+                f"not proposal {proposed.proposal.id}. Nothing was changed. Trigger a new DAG run."
             )
 
 

@@ -1,6 +1,6 @@
-"""What the operators share: a pipeline from its declaration, the set-up of a run, and errors as Airflow's.
+"""Base class of the operators: load the pipeline, open the ledger, start Spark, and translate errors to Airflow's.
 
-Nothing heavy is imported before a task runs.
+Large packages are imported only when a task runs, so that parsing a DAG file stays fast.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.setup import Setup
     from airflow_provider_ckpt.stats import StatsMeter
 
+DEFAULT_DEFERRABLE = conf.getboolean("operators", "default_deferrable", fallback=False)
+"""Airflow's configured default of ``deferrable``."""
+
 _LABEL = "{{ task.pipeline_label }}"
 
 
 class CkptTaskError(AirflowException):
-    """A task failed, and trying again may help: Airflow's ``retries`` apply."""
+    """A task failed and may succeed when it is tried again, so Airflow's ``retries`` apply."""
 
 
 class CkptOperator(BaseOperator):
@@ -54,8 +57,10 @@ class CkptOperator(BaseOperator):
     its digest, and a change of it is a new version of the DAG, also where a mapped task or group expands over it. A
     mapped task is named after its pipeline.
 
-    :param pipeline: its declaration (templated); a path is relative to the folder of the DAG file
-    :param ckpt_conn_id: the ledger's connection; see :class:`CkptHook`
+    :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
+        dict, or a ``Pipeline``
+    :param ckpt_conn_id: Airflow connection of the ledger (templated); see :class:`CkptHook`
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     template_fields: Sequence[str] = ("pipeline", "ckpt_conn_id", "declaration")
@@ -63,9 +68,9 @@ class CkptOperator(BaseOperator):
     operator_extra_links: tuple[BaseOperatorLink, ...] = (PipelineLink(),)
     ui_color = "#d8ecff"
     announces: ClassVar[bool] = False
-    """Whether it gives the events of its pipeline's asset, through an alias."""
+    """Whether a task of this class emits the events of its pipeline's asset."""
     shares_lease: ClassVar[bool] = False
-    """Whether it carries a run on with the other tasks of its group; then they hold one lease."""
+    """Whether the tasks of one task group share one lease: then the lease's owner is the group, not the task."""
 
     def __init__(self, *, pipeline: Declaration, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -86,9 +91,10 @@ class CkptOperator(BaseOperator):
         return CkptPartial.of(super().partial(**kwargs))
 
     def on_kill(self) -> None:
-        """Stop Spark, then try to record that its attempts are cancelled and let go of the lease; 2 s each at most.
+        """Stop Spark, then try to cancel the open attempts in the ledger and to release the lease; 2 s each at most.
 
-        What Spark had in hand is unknown then. The next run finds out, whether this was recorded or not.
+        It is unknown which of the batches in flight were delivered. The next run reads the sink's receipts and settles
+        them, whether or not the cancellation was recorded.
         """
         self._killed = True
         if self._engine is not None:
@@ -97,14 +103,14 @@ class CkptOperator(BaseOperator):
             let_go(*self._held)
 
     def prepare_template(self) -> None:
-        """Judge the declaration; Airflow calls this when it has parsed the DAG file.
+        """Validate the declaration; Airflow calls this after it has parsed the DAG file.
 
-        :raises ConfigError: if it is wrong
+        :raises ConfigError: if the declaration is invalid
         """
         super().prepare_template()
         if isinstance(self.pipeline, Pipeline):
             self.pipeline = self.pipeline.document()
-        if get_parsing_context().dag_id is None:  # else a task of the DAG is about to run, and says it itself
+        if get_parsing_context().dag_id is None:  # set while a task starts; its execute() reports the error then
             declarations.check(self.pipeline, self._folder, f"task {self.task_id}")
         self.declaration = self._shown()
         self._asset = None
@@ -116,10 +122,10 @@ class CkptOperator(BaseOperator):
     def _do_render_template_fields(
         self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
     ) -> None:
-        """Render the templates; the declaration that they give is shown as it is.
+        """Render the templates, then set ``declaration`` to the rendered declaration.
 
-        The asset was among the outlets for Airflow to show who gives its events. Now the task is about to run, and its
-        event is given only where the checkpoint moves.
+        ``prepare_template`` put the pipeline's asset among the outlets, so that Airflow shows which task updates it.
+        Before the task runs, the asset is removed from them again: its event is emitted only if the checkpoint moves.
         """
         fields = [name for name in template_fields if name != "declaration"]
         super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
@@ -135,41 +141,41 @@ class CkptOperator(BaseOperator):
 
     @property
     def _folder(self) -> str:
-        """The DAG file's folder, from which relative paths start; empty without a DAG."""
+        """Folder of the DAG file, from which relative paths start; empty without a DAG."""
         return self.dag.folder if self.has_dag() else ""  # type: ignore[no-untyped-call]
 
     @property
     def pipeline_name(self) -> str:
-        """The name of the pipeline that is meant.
+        """Name of the pipeline.
 
-        :raises ConfigError: if its declaration is wrong
+        :raises ConfigError: if its declaration is invalid
         """
         return self.load_pipeline().name
 
     @property
     def pipeline_label(self) -> str:
-        """Label of a mapped task on Airflow's pages: its pipeline's name, or the declaration if that is wrong."""
+        """Label of a mapped task in Airflow's UI: the pipeline's name, or the declaration if that is invalid."""
         try:
             return self.pipeline_name
         except CkptError:
             return str(self.pipeline)[:250]
 
     def load_pipeline(self) -> Pipeline:
-        """The pipeline, from its declaration.
+        """Build the pipeline from its declaration.
 
-        :raises ConfigError: if it is wrong; the message names file, line or key
+        :raises ConfigError: if the declaration is invalid; the message names file, line or key
         """
         return declarations.read(self.pipeline, self._folder, f"task {self.task_id}")
 
     @contextmanager
     def setup_run(self, context: Context) -> Iterator[Setup]:
-        """What the use cases need, for this task; Airflow's exceptions come out of the block.
+        """Open the ledger and yield what a run of this task needs; translate errors of the block to Airflow's.
 
-        The log tells of keys that are accepted and do less, or more, than their names say. A connection that is not
-        defined is told before anything is begun.
+        Logs a warning for each key whose effect differs from what its name promises, and checks that every connection
+        of the pipeline is defined before any work is started.
 
         :raises AirflowFailException: if trying again cannot help
-        :raises CkptTaskError: if it can
+        :raises CkptTaskError: if trying again may help
         """
         from airflow_provider_ckpt.config.warnings import warnings
 
@@ -183,7 +189,12 @@ class CkptOperator(BaseOperator):
                 yield self.setup(context, ledger, pipeline)
 
     def setup(self, context: Context, ledger: Ledger, pipeline: Pipeline) -> Setup:
-        """What the use cases need, in a ledger that is open; the lease is this task's, or its group's."""
+        """Return what a run of this task needs: pipeline, ledger, connections, lease owner and metrics.
+
+        :param context: the task's context
+        :param ledger: the open ledger
+        :param pipeline: the pipeline to run
+        """
         from airflow_provider_ckpt.replication.owner import of_task
         from airflow_provider_ckpt.replication.setup import Setup
         from airflow_provider_ckpt.stats import StatsMeter
@@ -198,13 +209,13 @@ class CkptOperator(BaseOperator):
         return Setup(pipeline, ledger, resolve_connection, owner, hold, self._meter)
 
     def _place(self, map_index: int | None) -> str:
-        """Which task, or which group, of a DAG run this is."""
+        """Return the id of this task, or of its group if that shares a lease, with the index of a mapped task."""
         name = self.task_id.rpartition(".")[0] if self.shares_lease else self.task_id
         return name if map_index in (None, -1) else f"{name}[{map_index}]"
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Around all that a task does: what goes wrong comes out as an exception of Airflow's."""
+        """Translate the provider's errors that the block raises to Airflow's exceptions."""
         try:
             yield
         except CkptError as error:
@@ -215,21 +226,21 @@ class CkptOperator(BaseOperator):
             self._held = None
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any] | None:
-        """What this task read and wrote, for the OpenLineage provider, which calls this if it is installed."""
+        """Return the datasets that this task read and wrote; the OpenLineage provider calls this if it is installed."""
         from airflow_provider_ckpt.lineage import lineage_of
 
         del task_instance
         return lineage_of(self.load_pipeline(), self._meter.totals, resolve_connection) if self._meter else None
 
     def make_engine(self, pipeline: Pipeline) -> Engine:
-        """The engine that runs Spark; nothing is started before its first wave. ``on_kill`` stops it."""
+        """Create the engine that runs Spark. Spark starts with the first wave, and ``on_kill`` stops it."""
         from airflow_provider_ckpt.engines.factory import make_engine
 
         self._engine = make_engine(pipeline, self._show_spark)
         return self._engine
 
     def _show_spark(self, ready: Ready) -> None:
-        """Have the task's page lead to Spark's own pages at once; Airflow asks for the link when the task has ended."""
+        """Store the link to Spark's UI, since Airflow asks :class:`SparkLink` for it only after the task has ended."""
         self.spark_application = ready.application
         if ready.ui and self._ti is not None:
             self.log.info("Spark's UI: %s", ready.ui)
@@ -237,12 +248,15 @@ class CkptOperator(BaseOperator):
 
 
 def airflow_error(error: CkptError) -> AirflowException:
-    """The exception that tells Airflow whether its own ``retries`` make sense."""
+    """Translate an error to :class:`CkptTaskError` if Airflow's ``retries`` may help, else ``AirflowFailException``."""
     again = error.recoverable or error.whole or isinstance(error, LeaseBusyError | LedgerUnavailableError | EngineError)
     return CkptTaskError(str(error)) if again else AirflowFailException(str(error))
 
 
 def hand_over(context: Context, document: dict[str, Any]) -> dict[str, Any]:
-    """Store what the task returns now, for a task that may still fail or branch; neither would store it."""
+    """Push the task's return value to XCom now, and return it.
+
+    Airflow would not store it for a task that fails or branches afterwards.
+    """
     context["ti"].xcom_push(key="return_value", value=document)
     return document

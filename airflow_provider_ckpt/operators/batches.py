@@ -1,4 +1,4 @@
-"""``CkptReleaseOperator`` and ``CkptSkipOperator``: what a person decides about single batches."""
+"""``CkptReleaseOperator`` and ``CkptSkipOperator``: release held batches, or skip batches."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.actions import Act, ActKind
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators import _templates
 from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._declaration import Declaration
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.actions.actions import Errand
@@ -17,19 +19,37 @@ if TYPE_CHECKING:
 class _CkptBatchesOperator(CkptActOperator):
     template_fields: Sequence[str] = (*CkptActOperator.template_fields, "batches")
 
-    def __init__(self, *, batches: Sequence[str] | str = (), **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        pipeline: Declaration,
+        batches: Sequence[str] | str = (),
+        reason: str | None = None,
+        dry_run: bool | str = False,
+        who: str | None = None,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            pipeline=pipeline, reason=reason, dry_run=dry_run, who=who, ckpt_conn_id=ckpt_conn_id, **kwargs
+        )
         self.batches = batches
 
 
 class CkptReleaseOperator(_CkptBatchesOperator):
-    """Give held batches their attempts back; the next run tries them again.
+    """Release held batches: their attempts count from zero again, and the next run tries them.
 
-    :param batches: which (``partition#seq``); all that are held if none is named
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param batches: batches to release (``partition#seq``); all held ones if empty
+    :param reason: reason of the action, stored in the audit log
+    :param dry_run: report what would change, and change nothing
+    :param who: actor to name in the audit log in place of the DAG run's user
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     def act(self, errand: Errand) -> dict[str, Any]:
-        """Do it."""
+        """Release the batches and return the result document."""
         from airflow_provider_ckpt.replication.actions.actions import batch_keys, in_ledger
 
         keys = batch_keys(_templates.texts("batches", self.batches))
@@ -37,18 +57,24 @@ class CkptReleaseOperator(_CkptBatchesOperator):
 
 
 class CkptSkipOperator(_CkptBatchesOperator):
-    """Give batches up: their records are not delivered, and the checkpoint may pass them. Needs a ``reason``.
+    """Skip batches: their records are not delivered, and the checkpoint may pass them. Needs a ``reason``.
 
-    A batch that was ever begun is skipped by claiming ``void`` in the sink, which the next run does; if it was
-    delivered after all, its receipt stands.
+    To skip a batch that was ever started, the next run claims the verdict ``void`` in the sink. If the batch was
+    delivered already, that verdict stays.
 
-    :param batches: which (``partition#seq``); at least one
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param batches: batches to skip (``partition#seq``), at least one
+    :param reason: reason of the action, stored in the audit log
+    :param dry_run: report what would change, and change nothing
+    :param who: actor to name in the audit log in place of the DAG run's user
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     needs_reason = True
 
     def act(self, errand: Errand) -> dict[str, Any]:
-        """Do it."""
+        """Skip the batches and return the result document."""
         from airflow_provider_ckpt.replication.actions.actions import skip
 
         chosen = _templates.texts("batches", self.batches)

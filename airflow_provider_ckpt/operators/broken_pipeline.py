@@ -1,4 +1,4 @@
-"""``CkptBrokenPipelineOperator``: stands for a pipeline whose declaration cannot be used, and fails with the reason."""
+"""``CkptBrokenPipelineOperator``: fail with the error of an invalid pipeline declaration, in place of its task."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 class CkptBrokenPipelineOperator(BaseOperator):
-    """Fail, and say what is wrong with a pipeline's file.
+    """Fail with the error of a pipeline's file.
 
-    :param error: what is wrong: file, line, key, and what to write instead
+    :param error: error message: file, line, key, and what to write instead
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     ui_color = "#ffb3b3"

@@ -1,6 +1,6 @@
-"""``CkptCarryOutOperator``: do what was proposed and approved; ``CkptReportOperator``: say what became of it.
+"""``CkptCarryOutOperator`` and ``CkptReportOperator``: carry out an approved action, and report its outcome.
 
-Both take what they need from the ledger. What other tasks handed over as XComs, anybody may have written.
+Both read the proposal from the ledger and use no XCom, since any task of the DAG run could have written one.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError, LedgerStateError
 from airflow_provider_ckpt.core.proposals import ProposalState
-from airflow_provider_ckpt.ledger_location import open_ledger
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
 from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators._named import CkptNamedOperator
 from airflow_provider_ckpt.operators._origin import origin_of
 
@@ -22,30 +23,42 @@ if TYPE_CHECKING:
 
 
 class CkptCarryOutOperator(CkptActOperator):
-    """Carry out the very act that :class:`CkptPreviewOperator` proposed, in the name of whoever approved it.
+    """Carry out exactly the action that :class:`CkptPreviewOperator` proposed; the actor is the user who approved it.
 
-    The approval is used up in the transaction of the act: a second use is refused, however often tasks are cleared.
-    An act that no longer fits is refused for good. Returns the act's document. The reason in the audit trail also
-    names who asked, where that was somebody else.
+    The approval is used up in the transaction of the action, so a second use is refused even if tasks are cleared.
+    If the action is no longer possible, its proposal is refused permanently. Returns the action's result document.
+    Where another user requested the action, the reason in the audit log names that user.
 
-    :param preview: id of the preview's task
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param preview: id of the :class:`CkptPreviewOperator` task
+    :param dry_run: report what would change, and change nothing
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
-    def __init__(self, *, preview: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        pipeline: Declaration,
+        preview: str,
+        dry_run: bool | str = False,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(pipeline=pipeline, dry_run=dry_run, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.preview = preview
         self._origin = ""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it.
+        """Carry out the approved action.
 
-        :raises AirflowFailException: if nobody has approved, or what was approved no longer fits; nothing was changed
+        :raises AirflowFailException: if no user has approved it, or it is no longer possible; nothing was changed
         """
         self._origin = origin_of(context, self.preview)
         return super().execute(context)
 
     def act(self, errand: Errand) -> dict[str, Any]:
-        """Do it."""
+        """Carry out the proposal's action and return its result document."""
         from dataclasses import replace
 
         from airflow_provider_ckpt.replication.actions.proposals import carry_out
@@ -54,7 +67,7 @@ class CkptCarryOutOperator(CkptActOperator):
         proposal, who = found.proposal, str(found.answered_by)
         if proposal.pipeline != errand.pipeline:
             raise ConfigError(f"proposal {proposal.id} is about pipeline {proposal.pipeline}, not {errand.pipeline}.")
-        why = proposal.why if proposal.who == who else f"{proposal.why} (asked for by {proposal.who})"
+        why = proposal.why if proposal.who == who else f"{proposal.why} (requested by {proposal.who})"
         try:
             return carry_out(replace(errand, who=who, why=why, proposal=proposal.id), proposal.act)
         except (ConfigError, LedgerStateError) as refusal:
@@ -63,19 +76,24 @@ class CkptCarryOutOperator(CkptActOperator):
 
 
 class CkptReportOperator(CkptNamedOperator):
-    """Say what became of a proposal: done, stored, rejected, or only looked at; and where the pipeline stands now.
+    """Report the outcome of a proposal (carried out, stored, rejected, dry run) and the pipeline's present state.
 
     Returns ``{"outcome", "pipeline", "phase", "checkpoint", "batches", "dead_letters"}``.
 
-    :param preview: id of the preview's task
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param preview: id of the :class:`CkptPreviewOperator` task
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
-    def __init__(self, *, preview: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self, *, pipeline: Declaration, preview: str, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any
+    ) -> None:
+        super().__init__(pipeline=pipeline, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.preview = preview
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
+        """Read the proposal and the pipeline's status, and return the report."""
         with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
             found = ledger.newest_proposal(origin_of(context, self.preview))
             pipeline = self.pipeline_name if found is None else found.proposal.pipeline
@@ -95,7 +113,7 @@ class CkptReportOperator(CkptNamedOperator):
 
 
 def outcome(found: ProposalRecord | None) -> str:
-    """What became of a proposal, in words.
+    """Describe the outcome of a proposal in words.
 
     :param found: the proposal, None if there is none
     """

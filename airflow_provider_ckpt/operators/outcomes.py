@@ -1,4 +1,4 @@
-"""The task group's last tasks: what a person is told of dead letters and of held batches, and the run's summary."""
+"""The task group's last tasks: report dead letters and held batches, and return the run's summary."""
 
 from __future__ import annotations
 
@@ -24,14 +24,20 @@ if TYPE_CHECKING:
 
 _LETTERS_TABLE = "ckpt_sink_dead_letter"
 _BESIDE = {"kafka": LetterPlace.KAFKA, "postgres": LetterPlace.POSTGRES}
-"""What keeps dead letters with their batch, by the sink's type; files, where it is not named."""
+"""Kind of the dead letter store that ``dead_letter_queue.sink: same`` means, by sink type; files for any other type."""
 
 
 class CkptDeadLettersOperator(CkptStepOperator):
-    """Say how many records were dead-lettered, by error type, and where they are. Returns the same."""
+    """Log how many records were dead-lettered, by error type, and where the dead letters are; return the same.
+
+    :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
+    :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
+    """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
+        """Return ``{"dead_lettered", "errors", "where"}``."""
         summary = self.previous(context)["summary"]
         pipeline = self.load_pipeline()
         with self.errors():
@@ -47,10 +53,21 @@ class CkptDeadLettersOperator(CkptStepOperator):
 
 
 class CkptHoldOperator(CkptStepOperator):
-    """Tell of held batches; fails where the pipeline says ``run.fail_on_hold``, since a person must decide on them."""
+    """Log how many batches are held, and return it; fail if the pipeline sets ``run.fail_on_hold``.
+
+    A held batch waits for a user to release or skip it.
+
+    :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
+    :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
+    """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
+        """Return ``{"held"}``.
+
+        :raises AirflowFailException: if the pipeline sets ``run.fail_on_hold``
+        """
         summary = self.previous(context)["summary"]
         pipeline = self.load_pipeline()
         message = held_message(pipeline.name, summary)
@@ -61,26 +78,35 @@ class CkptHoldOperator(CkptStepOperator):
 
 
 class CkptSummaryOperator(CkptStepOperator):
-    """Return the summary of the run, whatever branches were chosen; skipped where the group was skipped.
+    """Return the summary of the run, whichever branches were chosen; skipped if the whole group was skipped.
 
-    ``outlets`` get an event when this task succeeds, with the positions that the run has reached.
+    When this task succeeds, its ``outlets`` get an event with the positions that the run has reached.
+
+    :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
+    :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
+        """Return the run's summary.
+
+        :raises AirflowSkipException: if no task before this one returned the state of a run
+        """
         handed = self.handed_over(context)
         if not handed:
-            raise AirflowSkipException("The group was skipped: no run was handed over.")
+            raise AirflowSkipException("The task group was skipped: none of its tasks returned the state of a run.")
         summary: dict[str, Any] = newest(handed)["summary"]
         tell_outlets(context, summary)
         return summary
 
 
 def dead_letters_at(pipeline: Pipeline, connections: Callable[[str], Connection]) -> str:
-    """Where a person finds a pipeline's dead letters.
+    """Describe in words where a pipeline's dead letters are stored.
 
-    :param connections: gives the connection of an id, which may say where relative paths start
-    :raises ConfigError: if there is no such connection, or a path cannot be one
+    :param pipeline: the pipeline
+    :param connections: returns the connection of an id; it may say where relative paths start
+    :raises ConfigError: if there is no such connection, or a path is invalid
     """
     sink, queue = pipeline.sink, pipeline.dead_letter_queue
     if queue.here:

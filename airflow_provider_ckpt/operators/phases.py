@@ -1,4 +1,4 @@
-"""Whether a pipeline may plan and begin: ``CkptDrainOperator``, ``CkptResumeOperator``, ``CkptForceStopOperator``."""
+"""``CkptDrainOperator``, ``CkptResumeOperator``, ``CkptForceStopOperator``: change the phase of a pipeline."""
 
 from __future__ import annotations
 
@@ -15,34 +15,59 @@ class _CkptPhaseOperator(CkptActOperator):
     kind: ClassVar[ActKind]
 
     def act(self, errand: Errand) -> dict[str, Any]:
-        """Do it."""
+        """Change the phase in the ledger and return the result document."""
         from airflow_provider_ckpt.replication.actions.actions import in_ledger
 
         return in_ledger(errand, Act(self.kind))
 
 
 class CkptDrainOperator(_CkptPhaseOperator):
-    """Plan and begin nothing more, and let what is in flight end. Runs go on reconciling; ``resume`` ends it."""
+    """Drain a pipeline: runs plan and start no more batches, finish those in flight, and still reconcile.
+
+    :class:`CkptResumeOperator` ends the draining.
+
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param reason: reason of the action, stored in the audit log
+    :param dry_run: report what would change, and change nothing
+    :param who: actor to name in the audit log in place of the DAG run's user
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseOperator``
+    """
 
     kind = ActKind.DRAIN
 
 
 class CkptResumeOperator(_CkptPhaseOperator):
-    """Let a draining or stopped pipeline plan and begin again."""
+    """Resume a draining or stopped pipeline: the next run plans and starts batches again.
+
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param reason: reason of the action, stored in the audit log
+    :param dry_run: report what would change, and change nothing
+    :param who: actor to name in the audit log in place of the DAG run's user
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseOperator``
+    """
 
     kind = ActKind.RESUME
 
 
 class CkptForceStopOperator(CkptActOperator):
-    """Take the lease from whoever holds it, fence, and abandon what is in flight; the checkpoint stays.
+    """Take the lease from the run that holds it, fence the sink, and abandon the batches in flight.
 
-    The run that held it is refused from then on. Needs a ``reason``.
+    The run that held the lease is refused from then on, and the checkpoint stays. Needs a ``reason``.
+
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param reason: reason of the action, stored in the audit log
+    :param dry_run: report what would change, and change nothing
+    :param who: actor to name in the audit log in place of the DAG run's user
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     needs_reason = True
 
     def act(self, errand: Errand) -> dict[str, Any]:
-        """Do it."""
+        """Stop the pipeline and return the result document."""
         from airflow_provider_ckpt.replication.actions.actions import force_stop
 
         return force_stop(errand)

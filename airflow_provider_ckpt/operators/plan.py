@@ -1,4 +1,4 @@
-"""The task group's ``plan`` task: takes the lease, reconciles, and plans what is new."""
+"""The task group's ``plan`` task: acquire the lease, reconcile, and plan the new records as batches."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ if TYPE_CHECKING:
 
 
 class CkptPlanOperator(CkptOperator):
-    """Acquire the lease, fence, reconcile, plan. Returns ``{"epoch", "planned", "summary"}`` for the tasks after it."""
+    """Acquire the lease, fence the sink, reconcile with its receipts, and plan batches.
+
+    Returns the state of the run, ``{"epoch", "planned", "summary"}``, for the tasks after it.
+
+    :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
+    """
 
     shares_lease = True
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
+        """Plan, and return the state of the run."""
         from airflow_provider_ckpt.replication.run.acquire import acquire
 
         with self.setup_run(context) as setup, acquire(setup) as run:

@@ -1,4 +1,4 @@
-"""``CkptPreviewOperator``: what a remedy would do to a pipeline, proposed to a person; it changes nothing of it."""
+"""``CkptPreviewOperator``: compute what an action would change in a pipeline, and propose it for approval."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.bases.skipmixin import SkipMixin
 
 from airflow_provider_ckpt.core.errors import ConfigError
-from airflow_provider_ckpt.ledger_location import open_ledger
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
 from airflow_provider_ckpt.operators import _templates
 from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators._origin import origin_of
 from airflow_provider_ckpt.operators.base import hand_over
 
@@ -22,29 +23,36 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.actions.proposals import Ask
 
 LONGEST = timedelta(days=7)
-"""No proposal can be used for longer than this, unless its preview says so."""
+"""Default of the time for which a proposal can be used."""
 
 
 class CkptPreviewOperator(CkptActOperator, SkipMixin):
-    """Find the one act that does what is asked for, say what would become of it, and propose it.
+    """Compute the action that a user requests, preview its effect, and store it in the ledger as a proposal.
 
-    The proposal is stored in the ledger, under an id that is good for one use; :class:`CkptApprovalOperator` and
-    :class:`CkptCarryOutOperator` take it from there. One that this task made before in the same run is void. Where
-    there is nothing to do, or ``dry_run`` is set, nothing is proposed, and the tasks that follow directly are skipped.
+    The pipeline itself is not changed. :class:`CkptApprovalOperator` and :class:`CkptCarryOutOperator` read the
+    proposal from the ledger. It can be used once, and it voids an earlier proposal of this task in the same DAG run. If
+    there is nothing to do, or with ``dry_run``, nothing is proposed and the directly following tasks are skipped.
 
-    Returns the document of a dry run, for people to read, with ``asks``, whether anybody is asked, ``proposal``, its
-    id, and ``subject`` and ``body``, what they are asked. All of its fields may be templates; an empty one counts as
-    left out.
+    Returns the result document of a dry run and these keys: ``asks``, whether a user is asked for approval;
+    ``proposal``, the proposal's id; ``subject`` and ``body``, the question. All parameters but ``valid_for`` and
+    ``kwargs`` are templated; an empty value counts as left out.
 
-    :param remedy: ``recover``, ``rewind``, ``replay_dead_letters``, ``release``, ``skip``, ``force_stop``, ``resume``,
-        ``resend_to_sink``, ``keep_sink``, ``move``
-    :param partition: for a rewind of one of several source partitions
-    :param to_position: for a rewind: the first position to read again
-    :param to_time: for a rewind: back to where the checkpoint stood then
-    :param batches: for a release, skip or replay (``partition#seq``)
-    :param error_types: for a replay: dead letters of these types only
-    :param stop_at: for a replay: only the first so many
-    :param valid_for: how long the proposal can be approved and carried out
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param remedy: the action: ``recover``, ``rewind``, ``replay_dead_letters``, ``release``, ``skip``, ``force_stop``,
+        ``resume``, ``resend_to_sink``, ``keep_sink`` or ``move``
+    :param partition: for rewind and resend_to_sink: the source partition
+    :param to_position: for rewind and resend_to_sink: first position to read again
+    :param to_time: for rewind: time (ISO 8601) whose checkpoint to return to
+    :param batches: for release, skip and replay_dead_letters: batches (``partition#seq``); for skip at least one, for
+        the others empty means all
+    :param error_types: for replay_dead_letters: replay only dead letters of these error types
+    :param stop_at: for replay_dead_letters: replay at most this many
+    :param valid_for: time for which the proposal can be approved and carried out
+    :param reason: reason of the action, stored in the audit log
+    :param dry_run: preview only, and propose nothing
+    :param who: actor to name in the audit log in place of the DAG run's user
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     template_fields: Sequence[str] = (
@@ -63,6 +71,7 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
     def __init__(
         self,
         *,
+        pipeline: Declaration,
         remedy: str,
         partition: str | None = None,
         to_position: int | str | None = None,
@@ -71,9 +80,15 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
         error_types: Sequence[str] | str = (),
         stop_at: int | str | None = None,
         valid_for: timedelta = LONGEST,
+        reason: str | None = None,
+        dry_run: bool | str = False,
+        who: str | None = None,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            pipeline=pipeline, reason=reason, dry_run=dry_run, who=who, ckpt_conn_id=ckpt_conn_id, **kwargs
+        )
         self.remedy = remedy
         self.partition = partition
         self.to_position = to_position
@@ -85,9 +100,9 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
         self._origin = ""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it.
+        """Propose the action and return the preview.
 
-        :raises AirflowFailException: if what is asked for does not fit; nothing is proposed then
+        :raises AirflowFailException: if the action is not possible in the pipeline's state; nothing is proposed then
         """
         self._origin = origin_of(context, self.task_id)
         with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
@@ -98,7 +113,7 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
         return found
 
     def act(self, errand: Errand) -> dict[str, Any]:
-        """Look at it."""
+        """Compute the action, propose it, and return the preview."""
         from airflow_provider_ckpt.core.proposals import Proposal
         from airflow_provider_ckpt.operators._markdown import question
         from airflow_provider_ckpt.replication.actions.proposals import preview, propose
@@ -113,7 +128,7 @@ class CkptPreviewOperator(CkptActOperator, SkipMixin):
         body = question(proposal, document)
         if not errand.dry_run:
             errand.ledger.propose(proposal, subject=subject, body=body, valid_for=self.valid_for)
-        self.log.info("It would do this:\n%s", body)
+        self.log.info("The action would change this:\n%s", body)
         return {
             **document,
             "asks": not errand.dry_run,

@@ -1,4 +1,4 @@
-"""``CkptRecoverOperator``: find what is unaccounted for, and have it read again."""
+"""``CkptRecoverOperator``: find records that no receipt accounts for, and have them read again."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ if TYPE_CHECKING:
 
 
 class CkptRecoverOperator(CkptActOperator):
-    """List what is above the low watermark and unaccounted for, and have the next run read it again.
+    """Find records above the low watermark that no receipt accounts for, and have the next run read them again.
 
-    Returns what is missing, what is to be read again, and what is left for a person: an append sink would double
-    records that turned up late in a range, so there they are only listed. An upsert sink is rewound to the low
-    watermark (``rewinds_to``), so that it takes all that follows in order.
+    Returns what is missing, what is read again, and what is left to a user. With an append sink, records that appeared
+    late in a range that has a receipt are only listed, since reading the range again would double its other records.
+    With an upsert sink, the pipeline is rewound to the low watermark (``rewinds_to``), so that the sink receives
+    everything after it in order.
+
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param reason: reason of the action, stored in the audit log
+    :param dry_run: report what would change, and change nothing
+    :param who: actor to name in the audit log in place of the DAG run's user
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     def act(self, errand: Errand) -> dict[str, Any]:
-        """Do it."""
+        """Request the recovery and return its result document."""
         from airflow_provider_ckpt.replication.actions.fenced_actions import recover
 
         setup = errand.setup()

@@ -1,12 +1,14 @@
-"""``CkptReplayDeadLettersOperator``: have parked dead letters sent once more."""
+"""``CkptReplayDeadLettersOperator``: have parked dead letters sent again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators import _templates
 from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._declaration import Declaration
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.core.dead_letters import Selection
@@ -14,17 +16,25 @@ if TYPE_CHECKING:
 
 
 class CkptReplayDeadLettersOperator(CkptActOperator):
-    """Have dead letters sent once more by the next run, through the pipeline as it stands then, beside the stream.
+    """Have the next run send dead letters again, transformed by the pipeline as it is declared then.
 
-    What fails again is parked again; replaying one selection twice delivers once. Without any of these, all that are
-    parked are meant. The result also holds ``records``, how many they are.
+    They are sent in batches of their own, apart from the source's order. Records that fail again are parked again.
+    Replaying the same dead letters twice delivers them once. Without a selection, all parked dead letters are
+    replayed. The result also has the key ``records``, their number.
 
-    :param error_types: of these error types only
-    :param batches: of these batches only (``partition#seq``)
-    :param since: dead-lettered at this time or later (ISO 8601; UTC if it names no zone)
-    :param until: dead-lettered before this time
-    :param query: that contain this text in their error, bytes or headers; ``null`` is a text like any other
-    :param stop_at: only the first so many
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param error_types: replay only dead letters of these error types
+    :param batches: replay only dead letters of these batches (``partition#seq``)
+    :param since: replay only records dead-lettered at this time or later (ISO 8601; UTC without a zone)
+    :param until: replay only records dead-lettered before this time
+    :param query: replay only dead letters that contain this text in error, bytes or headers; ``null`` is an
+        ordinary text here
+    :param stop_at: replay at most this many
+    :param reason: reason of the action, stored in the audit log
+    :param dry_run: report what would change, and change nothing
+    :param who: actor to name in the audit log in place of the DAG run's user
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     template_fields: Sequence[str] = (
@@ -40,15 +50,22 @@ class CkptReplayDeadLettersOperator(CkptActOperator):
     def __init__(
         self,
         *,
+        pipeline: Declaration,
         error_types: Sequence[str] | str = (),
         batches: Sequence[str] | str = (),
         since: str | None = None,
         until: str | None = None,
         query: str | None = None,
         stop_at: int | str | None = None,
+        reason: str | None = None,
+        dry_run: bool | str = False,
+        who: str | None = None,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            pipeline=pipeline, reason=reason, dry_run=dry_run, who=who, ckpt_conn_id=ckpt_conn_id, **kwargs
+        )
         self.error_types = error_types
         self.batches = batches
         self.since = since
@@ -57,7 +74,7 @@ class CkptReplayDeadLettersOperator(CkptActOperator):
         self.stop_at = stop_at
 
     def act(self, errand: Errand) -> dict[str, Any]:
-        """Do it."""
+        """Request the replay and return its result document."""
         from airflow_provider_ckpt.core.actions import ActKind
         from airflow_provider_ckpt.replication.actions.actions import on_letters
 

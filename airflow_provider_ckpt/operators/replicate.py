@@ -1,4 +1,4 @@
-"""``CkptReplicateOperator``: a whole run in one task."""
+"""``CkptReplicateOperator``: a whole replication run in one task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.assets.pipeline import RUNS, announce
 from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.links.spark import SparkLink
+from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators.base import CkptOperator, hand_over
 
 if TYPE_CHECKING:
@@ -16,25 +18,31 @@ if TYPE_CHECKING:
 
 
 class CkptReplicateOperator(CkptOperator):
-    """Replicate whatever is new, once: lease, reconcile, plan, deliver, settle; later rounds are waited for in place.
+    """Replicate all new records of a pipeline in one run: acquire the lease, reconcile, plan, deliver, settle.
 
-    Returns the run's summary. Downstream tasks run when the run ended, dead letters or not. The task fails when the
-    run halted, and when batches are held and the pipeline says ``run.fail_on_hold``.
+    The task occupies its worker while it waits for later rounds of failed batches. It returns the run's summary, and
+    succeeds even if records were dead-lettered. It fails if the run halted, or if batches are held and the pipeline
+    sets ``run.fail_on_hold``.
 
-    :param pipeline: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline`` (templated)
-    :param ckpt_conn_id: the ledger's connection
-    :param outlets: assets besides the pipeline's own, ``ckpt://<name>``, which gets an event where the checkpoint moved
+    :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
+        dict, or a ``Pipeline``
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``. Assets given as ``outlets`` get an event in addition to the
+        pipeline's own asset ``ckpt://<name>``, which gets one if the checkpoint moved.
     """
 
     announces = True
     operator_extra_links = (*CkptOperator.operator_extra_links, SparkLink())
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, *, pipeline: Declaration, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
+        super().__init__(pipeline=pipeline, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.outlets = [*self.outlets, RUNS]
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
+        """Run the replication and return the run's summary.
+
+        :raises AirflowFailException: if batches are held and the pipeline sets ``run.fail_on_hold``
+        """
         from airflow_provider_ckpt.replication.run.replicate import replicate
 
         with self.setup_run(context) as setup:
@@ -47,7 +55,7 @@ class CkptReplicateOperator(CkptOperator):
 
 
 def held_message(pipeline: str, summary: dict[str, Any]) -> str:
-    """What a person is told of held batches."""
+    """Return the message about held batches, for the log or an error."""
     held = summary["batches_by_state"].get("held", 0)
     return (
         f"pipeline {pipeline}: {held} batches are held; the checkpoint waits for them. "

@@ -1,17 +1,20 @@
-"""The task group's ``retry`` task: the later rounds, each when it is due, and then the same branches again."""
+"""The task group's ``retry`` task: run the later rounds, each when it is due, and then choose branches as ``route``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import conf
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ckpt.assets.pipeline import announce
 from airflow_provider_ckpt.core.policy import Route
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.links.spark import SparkLink
 from airflow_provider_ckpt.operators._branch import CkptBranchOperator
+from airflow_provider_ckpt.operators._declaration import Declaration
+from airflow_provider_ckpt.operators.base import DEFAULT_DEFERRABLE
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,10 +23,15 @@ if TYPE_CHECKING:
 
 
 class CkptRetryOperator(CkptBranchOperator):
-    """Run the batches that wait for another round, settle, release the lease, and branch on the run as a whole.
+    """Run the batches that wait for another round, settle them, release the lease, and branch on the whole run.
 
-    :param branches: the task id of each route that may follow
-    :param deferrable: wait in the triggerer between rounds, not in a worker's slot; the lease is renewed either way
+    :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
+    :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
+    :param branches: task id of each route
+    :param deferrable: wait between rounds in the triggerer and not in a worker slot; either way the lease is renewed.
+        By default as Airflow's ``[operators] default_deferrable``
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     operator_extra_links = (*CkptBranchOperator.operator_extra_links, SparkLink())
@@ -31,20 +39,27 @@ class CkptRetryOperator(CkptBranchOperator):
     def __init__(
         self,
         *,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        pipeline: Declaration,
+        after: Sequence[str],
+        branches: dict[Route, str],
+        deferrable: bool = DEFAULT_DEFERRABLE,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(pipeline=pipeline, after=after, branches=branches, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
+        """Run the later rounds and return the state of the run."""
         return self._pass(context, self.previous(context))
 
     def execute_complete(self, context: Context, event: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-        """Go on after the triggerer has waited for the next round.
+        """Continue after the triggerer has waited for the next round.
 
-        :raises AirflowFailException: if another run took over meanwhile
+        :param context: the task's context
+        :param event: the trigger's event
+        :param before: state of the run before the wait
+        :raises AirflowFailException: if another run has taken over the lease meanwhile
         """
         if "stale" in event:
             raise AirflowFailException(event["stale"])
@@ -64,7 +79,7 @@ class CkptRetryOperator(CkptBranchOperator):
         return self._branch(context, handed)
 
     def _is_early(self, due: datetime | None) -> bool:
-        """Whether a round is too far away to wait for it in place."""
+        """Return whether a round is so far away that the task defers until it is due."""
         if not self.deferrable or due is None:
             return False
         from airflow_provider_ckpt.triggers.next_round import SHORTEST_WAIT
@@ -89,6 +104,6 @@ class CkptRetryOperator(CkptBranchOperator):
         announce(context, handed["summary"])
         chosen = [Route(name) for name in handed["summary"]["route"]]
         if Route.RETRY in chosen:
-            self.log.warning("The time budget is over; what still waits for another round is left to the next run.")
+            self.log.warning("The time budget is used up; the next run continues with the waiting batches.")
         self.choose(context, [route for route in chosen if route is not Route.RETRY])
         return handed

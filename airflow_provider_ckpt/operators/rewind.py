@@ -1,26 +1,35 @@
-"""``CkptRewindOperator``: set a checkpoint back, so that what follows is read and delivered again."""
+"""``CkptRewindOperator``: move a checkpoint back, so that all records from there on are delivered again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators import _templates
 from airflow_provider_ckpt.operators._action import CkptActOperator
+from airflow_provider_ckpt.operators._declaration import Declaration
 
 if TYPE_CHECKING:
     from airflow_provider_ckpt.replication.actions.actions import Errand
 
 
 class CkptRewindOperator(CkptActOperator):
-    """Begin a new generation at an earlier position; what was unresolved is superseded. Needs a ``reason``.
+    """Start a new generation at an earlier position; unresolved batches of the old one are superseded.
 
-    Say how far in just one of three ways. A sink that appends gets the rows twice.
+    Needs a ``reason`` and exactly one of ``to_position``, ``to_time`` and ``to_batch``. An append sink gets the rows
+    from that position on twice.
 
-    :param to_position: the first position to read again
-    :param to_time: back to where the checkpoint stood then (ISO 8601; UTC if it names no zone)
-    :param to_batch: the batch to read again first (``partition#seq``), by its receipt in the sink
-    :param partition: the source partition; may be left out where there is just one, and of a time
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator`
+    :param to_position: first position to read again
+    :param to_time: time whose checkpoint to return to (ISO 8601; UTC without a zone)
+    :param to_batch: first batch to read again (``partition#seq``), found by its receipt in the sink
+    :param partition: source partition; may be left out if there is only one, or with ``to_time``
+    :param reason: reason of the action, stored in the audit log
+    :param dry_run: report what would change, and change nothing
+    :param who: actor to name in the audit log in place of the DAG run's user
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     template_fields: Sequence[str] = (
@@ -35,20 +44,27 @@ class CkptRewindOperator(CkptActOperator):
     def __init__(
         self,
         *,
+        pipeline: Declaration,
         to_position: int | str | None = None,
         to_time: str | None = None,
         to_batch: str | None = None,
         partition: str | None = None,
+        reason: str | None = None,
+        dry_run: bool | str = False,
+        who: str | None = None,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(
+            pipeline=pipeline, reason=reason, dry_run=dry_run, who=who, ckpt_conn_id=ckpt_conn_id, **kwargs
+        )
         self.to_position = to_position
         self.to_time = to_time
         self.to_batch = to_batch
         self.partition = partition
 
     def act(self, errand: Errand) -> dict[str, Any]:
-        """Do it."""
+        """Rewind, or store the request, and return the result document."""
         from airflow_provider_ckpt.core.actions import Act, ActKind
         from airflow_provider_ckpt.replication.actions.actions import behind_fence
         from airflow_provider_ckpt.replication.actions.rewind_target import Goal, positions

@@ -1,4 +1,4 @@
-"""The task group's ``route`` task: the delivery policy's branches after a run is settled."""
+"""The task group's ``route`` task: choose the next tasks by the outcome of the settled run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ if TYPE_CHECKING:
 
 
 class CkptRouteOperator(CkptBranchOperator):
-    """Choose among ``retry``, ``dead_letters``, ``hold`` and ``done``; the others are skipped.
+    """Choose among ``retry``, ``dead_letters``, ``hold`` and ``done``, and skip the others.
 
-    Releases the lease, unless ``retry`` is chosen, which then carries it on.
+    Releases the lease, unless ``retry`` is chosen, which then continues with it.
 
-    :param branches: the task id of each route
+    :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
+    :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
+    :param branches: task id of each route
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
+        """Choose the next tasks and return the state of the run."""
         before = self.previous(context)
         chosen = [Route(name) for name in before["summary"]["route"]]
         with self.carry_on(context, before) as (_, run):

@@ -1,4 +1,4 @@
-"""The task group's ``settle`` task: makes the ledger agree with the receipts, whatever became of ``submit``."""
+"""The task group's ``settle`` task: update the ledger from the sink's receipts, whether or not ``submit`` ran."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ if TYPE_CHECKING:
 
 
 class CkptSettleOperator(CkptStepOperator):
-    """Settle what ``submit`` left: receipts are read, the checkpoint moves over what they resolve."""
+    """Settle the batches that ``submit`` left open: read the sink's receipts, and move the checkpoint past them.
+
+    :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
+    :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
+    """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
+        """Settle the run and return its state."""
         before = self.previous(context)
         with self.carry_on(context, before) as (_, run):
             run.settle()

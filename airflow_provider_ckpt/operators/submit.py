@@ -1,4 +1,4 @@
-"""The task group's ``submit`` task: runs what was planned on Spark, wave by wave."""
+"""The task group's ``submit`` task: run the planned batches on Spark, wave by wave."""
 
 from __future__ import annotations
 
@@ -14,15 +14,24 @@ if TYPE_CHECKING:
 
 
 class CkptSubmitOperator(CkptStepOperator):
-    """Deliver the planned batches; skipped, and no Spark started, where there are none."""
+    """Deliver the planned batches. If there are none, the task is skipped and Spark is not started.
+
+    :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
+    :param after: ids of the tasks before this one, see :class:`CkptStepOperator`
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseOperator``
+    """
 
     operator_extra_links = (*CkptStepOperator.operator_extra_links, SparkLink())
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run it."""
+        """Deliver the batches and return the state of the run.
+
+        :raises AirflowSkipException: if no batches are planned
+        """
         before = self.previous(context)
         if not before["planned"]:
-            raise AirflowSkipException("Nothing is new: no Spark is started.")
+            raise AirflowSkipException("No batches are planned: Spark is not started.")
         with self.carry_on(context, before) as (setup, run):
             run.execute(self.make_engine(setup.pipeline), rounds=False)
             return self.report(context, run, before)

@@ -1,1 +1,1 @@
-"""Airflow sensors: wait until a pipeline has enough to do, has caught up, has passed a position, or needs a person."""
+"""Airflow sensors: wait for a pipeline's lag, its checkpoint, its dead letters or its held batches."""

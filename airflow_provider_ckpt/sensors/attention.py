@@ -1,4 +1,4 @@
-"""``CkptDeadLettersSensor`` and ``CkptHeldBatchesSensor``: wait until a pipeline needs a person."""
+"""``CkptDeadLettersSensor`` and ``CkptHeldBatchesSensor``: wait until a pipeline needs a user's attention."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators import _templates
+from airflow_provider_ckpt.operators._declaration import Declaration
+from airflow_provider_ckpt.operators.base import DEFAULT_DEFERRABLE
 from airflow_provider_ckpt.sensors.base import CkptSensor
 
 if TYPE_CHECKING:
@@ -14,21 +17,35 @@ if TYPE_CHECKING:
 
 
 class CkptDeadLettersSensor(CkptSensor):
-    """Wait until dead letters are there that were neither replayed nor discarded.
+    """Wait until a pipeline has dead letters that were neither replayed nor discarded.
 
-    :param at_least: how many of them
-    :param error_types: of these error types alone
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
+    :param at_least: number of dead letters to wait for, at least 1 (templated)
+    :param error_types: count only dead letters of these error types (templated)
+    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's
+        ``[operators] default_deferrable``
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
     """
 
     template_fields: Sequence[str] = (*CkptSensor.template_fields, "at_least", "error_types")
 
-    def __init__(self, *, at_least: int | str = 1, error_types: Sequence[str] | str = (), **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        pipeline: Declaration,
+        at_least: int | str = 1,
+        error_types: Sequence[str] | str = (),
+        deferrable: bool = DEFAULT_DEFERRABLE,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(pipeline=pipeline, deferrable=deferrable, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.at_least = at_least
         self.error_types = error_types
 
     def condition(self) -> Condition:
-        """What is waited for."""
+        """Return the condition to wait for."""
         from airflow_provider_ckpt.replication.actions.actions import error_types
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
@@ -37,19 +54,32 @@ class CkptDeadLettersSensor(CkptSensor):
 
 
 class CkptHeldBatchesSensor(CkptSensor):
-    """Wait until batches are held: the checkpoint waits for them, and a person must decide.
+    """Wait until a pipeline has held batches: they block the checkpoint until a user releases or skips them.
 
-    :param at_least: how many of them
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
+    :param at_least: number of held batches to wait for, at least 1 (templated)
+    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's
+        ``[operators] default_deferrable``
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
     """
 
     template_fields: Sequence[str] = (*CkptSensor.template_fields, "at_least")
 
-    def __init__(self, *, at_least: int | str = 1, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        pipeline: Declaration,
+        at_least: int | str = 1,
+        deferrable: bool = DEFAULT_DEFERRABLE,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(pipeline=pipeline, deferrable=deferrable, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.at_least = at_least
 
     def condition(self) -> Condition:
-        """What is waited for."""
+        """Return the condition to wait for."""
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         return Condition(ConditionKind.HELD, _from_one(self.at_least))

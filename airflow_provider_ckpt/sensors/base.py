@@ -1,4 +1,4 @@
-"""What the sensors share: one condition on one pipeline, waited for in a worker or in the triggerer."""
+"""Base class of the sensors: wait for a condition on one pipeline, in a worker or in the triggerer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
+from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ckpt.ledger_location import open_ledger
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION, open_ledger
+from airflow_provider_ckpt.operators._declaration import Declaration
 from airflow_provider_ckpt.operators._named import CkptNamedOperator
+from airflow_provider_ckpt.operators.base import DEFAULT_DEFERRABLE
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -22,11 +24,12 @@ if TYPE_CHECKING:
 
 
 class CkptSensor(CkptNamedOperator, BaseSensorOperator):
-    """Base of the sensors. Returns what was seen when the condition was met. Its fields may be templates.
+    """Base of the sensors; each returns what was observed when its condition was met.
 
-    :param pipeline: the name by which the ledger knows it, or a declaration, see :class:`CkptNamedOperator`
-    :param ckpt_conn_id: the ledger's connection
-    :param deferrable: wait in the triggerer, not in a worker's slot; else as Airflow's ``default_deferrable``
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
+    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's
+        ``[operators] default_deferrable``
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
     """
 
@@ -35,37 +38,41 @@ class CkptSensor(CkptNamedOperator, BaseSensorOperator):
     def __init__(
         self,
         *,
-        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        pipeline: Declaration,
+        deferrable: bool = DEFAULT_DEFERRABLE,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(pipeline=pipeline, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.deferrable = deferrable
 
     @abstractmethod
     def condition(self) -> Condition:
-        """What is waited for.
+        """Return the condition to wait for.
 
-        :raises ConfigError: if a field's value cannot be used
+        :raises ConfigError: if the value of a parameter is invalid
         """
 
     def execute(self, context: Context) -> Any:
-        """Wait for it."""
+        """Wait for the condition."""
         if not self.deferrable:
             return super().execute(context)
         found = self.poke(context)
         return found.xcom_value if found else self._wait()
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once."""
+        """Check the condition once."""
         with self.errors(), open_ledger(self.ckpt_conn_id) as ledger:
             met, seen = self.condition().check(ledger, self.pipeline_name, partial(self._setup, context, ledger))
         self.log.info("%s: %s", "met" if met else "not yet", seen)
         return PokeReturnValue(is_done=met, xcom_value={"pipeline": self.pipeline_name, **seen})
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  # as Airflow calls it
-        """Go on after the triggerer has waited.
+        """Return what the triggerer observed when the condition was met.
 
-        :raises AirflowFailException: if waiting cannot help
+        :param context: the task's context
+        :param event: the trigger's event
+        :raises AirflowFailException: if the condition can never be met, since the configuration is invalid
         """
         if "wrong" in event:
             raise AirflowFailException(event["wrong"])

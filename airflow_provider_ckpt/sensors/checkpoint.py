@@ -1,4 +1,4 @@
-"""``CkptCheckpointSensor``: waits until a pipeline's checkpoint has passed a position."""
+"""``CkptCheckpointSensor``: wait until a pipeline's checkpoint has reached a position."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators import _templates
+from airflow_provider_ckpt.operators._declaration import Declaration
+from airflow_provider_ckpt.operators.base import DEFAULT_DEFERRABLE
 from airflow_provider_ckpt.sensors.base import CkptSensor
 
 if TYPE_CHECKING:
@@ -14,23 +17,36 @@ if TYPE_CHECKING:
 
 
 class CkptCheckpointSensor(CkptSensor):
-    """Wait until all before a position has its verdict: a checkpoint is the next position to read.
+    """Wait until the checkpoint has reached a position, so that all records before it have a verdict.
 
-    :param position: what every source partition must have reached, or by partition: then only those are waited for
-    :param partition: with one position: of this source partition alone
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
+    :param position: position that every source partition must reach; or a dict of partition to position, for those
+        partitions only (templated)
+    :param partition: the only source partition that must reach ``position`` (templated)
+    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's
+        ``[operators] default_deferrable``
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
     """
 
     template_fields: Sequence[str] = (*CkptSensor.template_fields, "position", "partition")
 
     def __init__(
-        self, *, position: int | str | Mapping[str, int | str], partition: str | None = None, **kwargs: Any
+        self,
+        *,
+        pipeline: Declaration,
+        position: int | str | Mapping[str, int | str],
+        partition: str | None = None,
+        deferrable: bool = DEFAULT_DEFERRABLE,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(pipeline=pipeline, deferrable=deferrable, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.position = position
         self.partition = partition
 
     def condition(self) -> Condition:
-        """What is waited for."""
+        """Return the condition to wait for."""
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         if isinstance(self.position, Mapping):

@@ -1,4 +1,4 @@
-"""``CkptLagSensor``: waits until a pipeline has enough to do, or has caught up."""
+"""``CkptLagSensor``: wait until a pipeline's lag has reached a size, or until it has caught up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ckpt.core.errors import ConfigError
+from airflow_provider_ckpt.ledger_location import DEFAULT_CONNECTION
 from airflow_provider_ckpt.operators import _templates
+from airflow_provider_ckpt.operators._declaration import Declaration
+from airflow_provider_ckpt.operators.base import DEFAULT_DEFERRABLE
 from airflow_provider_ckpt.sensors.base import CkptSensor
 
 if TYPE_CHECKING:
@@ -14,14 +17,19 @@ if TYPE_CHECKING:
 
 
 class CkptLagSensor(CkptSensor):
-    """Wait until the source is so far ahead of the checkpoint, or no farther; asks the source itself.
+    """Wait until the pipeline's lag is at least, or at most, a number of positions; give one of the two.
 
-    Positions are offsets of Kafka, bytes of text files, rows of Parquet files, and of a table whatever its cursor
-    counts. Give one of the two.
+    The lag is the distance between the checkpoint and the end of the source, which each check reads from the source.
+    Positions are Kafka offsets, bytes of text files, rows of Parquet files, or values of a table's cursor.
 
-    :param at_least: there is enough to do: so many positions are ahead of the checkpoint
-    :param at_most: it has caught up: no more than so many are
-    :param partition: of this source partition alone; else all of them together
+    :param pipeline: name of the pipeline in the ledger, or a declaration, see :class:`CkptNamedOperator` (templated)
+    :param at_least: wait until the lag is at least this many positions (templated)
+    :param at_most: wait until the lag is at most this many positions (templated)
+    :param partition: measure this source partition only; by default the sum of all (templated)
+    :param deferrable: wait in the triggerer and not in a worker slot. By default as Airflow's
+        ``[operators] default_deferrable``
+    :param ckpt_conn_id: Airflow connection of the ledger (templated)
+    :param kwargs: further arguments of ``BaseSensorOperator``: ``poke_interval``, ``timeout``, ``soft_fail`` and so on
     """
 
     template_fields: Sequence[str] = (*CkptSensor.template_fields, "at_least", "at_most", "partition")
@@ -29,18 +37,21 @@ class CkptLagSensor(CkptSensor):
     def __init__(
         self,
         *,
+        pipeline: Declaration,
         at_least: int | str | None = None,
         at_most: int | str | None = None,
         partition: str | None = None,
+        deferrable: bool = DEFAULT_DEFERRABLE,
+        ckpt_conn_id: str = DEFAULT_CONNECTION,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(pipeline=pipeline, deferrable=deferrable, ckpt_conn_id=ckpt_conn_id, **kwargs)
         self.at_least = at_least
         self.at_most = at_most
         self.partition = partition
 
     def condition(self) -> Condition:
-        """What is waited for."""
+        """Return the condition to wait for."""
         from airflow_provider_ckpt.replication.observe.conditions import Condition, ConditionKind
 
         least = _templates.number("at_least", self.at_least)

@@ -1,1 +1,1 @@
-"""Airflow task groups: ``replication.CkptReplicationTaskGroup``, a run as tasks that a person can see."""
+"""Airflow task group ``replication.CkptReplicationTaskGroup``: a run as separate tasks."""

@@ -1,4 +1,4 @@
-"""``CkptReplicationTaskGroup``: a run as visible tasks, with the delivery policy's branches."""
+"""``CkptReplicationTaskGroup``: a replication run as separate tasks, with branches for retries and failed records."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ _OF_LAST = frozenset({"outlets"})
 
 
 class CkptReplicationTaskGroup(TaskGroup):
-    """The same run as :class:`CkptReplicateOperator`, as tasks::
+    """Run the steps of :class:`CkptReplicateOperator` as separate tasks::
 
         plan → submit → settle → route ─┬→ retry ─┬→ done
                                         └─────────┴→ dead_letters, hold ─→ summary
 
-    ``submit`` is skipped where nothing is new, so that an empty run starts no Spark. ``route`` and ``retry`` branch
-    over the same tasks. ``summary`` ends the group: it returns the run's summary, and a task downstream of the group
-    runs after it, whatever branches were chosen, unless one of the group's tasks failed.
+    If no records are new, ``submit`` is skipped and Spark is not started. ``route`` and ``retry`` choose among the same
+    tasks. ``summary`` ends the group and returns the run's summary. A task downstream of the group runs after it,
+    whichever branches were chosen, unless a task of the group failed.
 
-    :param group_id: the group's id, and the prefix of its tasks' ids
-    :param pipeline: path of a YAML file relative to the DAG file's folder, a dict, or a ``Pipeline`` (templated)
-    :param ckpt_conn_id: the ledger's connection; else what ``default_args`` say
-    :param deferrable: whether ``retry`` waits in the triggerer between rounds; else as ``default_args`` or Airflow's
-        ``default_deferrable`` say
-    :param kwargs: further arguments of ``TaskGroup``, and of tasks: ``pool``, ``queue``, ``retries``,
-        ``execution_timeout`` and so on reach every task, ``trigger_rule`` and ``inlets`` the first, ``outlets`` the
-        last
-    :raises TypeError: if an argument is neither the group's nor a task's
+    :param group_id: id of the group, and prefix of its tasks' ids
+    :param pipeline: declaration of the pipeline (templated): path of a YAML file relative to the DAG file's folder, a
+        dict, or a ``Pipeline``
+    :param ckpt_conn_id: Airflow connection of the ledger (templated); by default from ``default_args``
+    :param deferrable: whether ``retry`` waits in the triggerer between rounds; by default from ``default_args``, or
+        else Airflow's ``[operators] default_deferrable``
+    :param kwargs: further arguments of ``TaskGroup``, or of the tasks: ``pool``, ``queue``, ``retries``,
+        ``execution_timeout`` and so on are passed to every task, ``trigger_rule`` and ``inlets`` to the first,
+        ``outlets`` to the last
+    :raises TypeError: if an argument is neither one of ``TaskGroup`` nor of ``BaseOperator``
     """
 
     def __init__(
@@ -94,5 +95,5 @@ class CkptReplicationTaskGroup(TaskGroup):
 
 
 def _given(**arguments: Any) -> dict[str, Any]:
-    """The arguments that are not None; the others come from ``default_args`` then."""
+    """Return the arguments that are not None; ``default_args`` apply to the others."""
     return {name: value for name, value in arguments.items() if value is not None}

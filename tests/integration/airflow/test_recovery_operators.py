@@ -27,7 +27,7 @@ def test_a_rewind_is_shown_approved_and_done_in_the_name_of_whoever_approved(peo
     assert seen["subject"] == "Rewind pipeline people?"
     assert "delivered **again**" in seen["body"]
     assert f"| {6 * SIZE} \\(generation 1\\) | {2 * SIZE} \\(generation 2\\) |" in seen["body"]
-    assert "asked for by **airflow\\:ada**: wrong \\| rates" in seen["body"]
+    assert "requested by **airflow\\:ada**: wrong \\| rates" in seen["body"]
 
     done = chain.answer("oscar")
     report = chain.step("report")
@@ -35,7 +35,7 @@ def test_a_rewind_is_shown_approved_and_done_in_the_name_of_whoever_approved(peo
     assert done["applied"]
     (event,) = [event for event in events(people) if event["kind"] == "rewind"]
     assert event["who"] == "airflow:oscar"
-    assert event["detail"]["reason"] == "wrong | rates (asked for by airflow:ada)"
+    assert event["detail"]["reason"] == "wrong | rates (requested by airflow:ada)"
     assert event["detail"]["before"]["checkpoint"] == {people.partition: [1, 6 * SIZE]}
     assert event["detail"]["after"]["checkpoint"] == {people.partition: [2, 2 * SIZE]}
     assert report["outcome"] == "done, approved by airflow:oscar"
@@ -106,7 +106,7 @@ def test_while_a_run_holds_the_lease_the_act_is_stored_for_it(people: People) ->
         done = chain.answer()
         people.ledger.release(held.lease)
 
-    assert "holds the lease: it is stored, and the next run applies it" in body
+    assert "holds the lease: the action is stored, and the next run applies it" in body
     assert (done["applied"], done["intent"]) == (False, 1)
     assert chain.step("report")["outcome"].startswith("stored as number 1, approved by airflow:oscar")
 

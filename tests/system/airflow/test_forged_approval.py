@@ -145,7 +145,7 @@ def test_a_preview_that_is_rewritten_while_the_question_stands_changes_nothing_o
 
     assert settled(scene, run_id) == "success"
     assert done(scene) == [*before, ("rewind", "airflow:ada")]
-    assert "asked for by airflow:oscar" in scene.events(PIPELINE, "rewind")[-1]["detail"]["reason"]
+    assert "requested by airflow:oscar" in scene.events(PIPELINE, "rewind")[-1]["detail"]["reason"]
 
 
 def test_a_preview_that_runs_again_while_the_question_stands_voids_what_the_question_shows(scene: Scene) -> None:
@@ -181,7 +181,7 @@ def test_a_question_that_an_older_preview_left_behind_is_not_asked_for_a_newer_o
     clear(scene, run_id, "preview", "approve", "carry_out", "report")
 
     assert settled(scene, run_id, "approve") == "failed"
-    assert "Airflow goes on showing the question that this task asked before" in scene.airflow.task_log(
+    assert "Airflow still shows the question that this task asked earlier" in scene.airflow.task_log(
         DAG, run_id, "approve"
     )
     assert done(scene) == before

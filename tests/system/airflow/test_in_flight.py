@@ -24,7 +24,7 @@ def test_a_running_run_that_is_cleared_stops_spark_and_its_next_try_reconciles_f
     assert not seen.held
     assert seen.events.count("cancelled") == 1
     assert seen.events.index("cancelled") < len(seen.events) - 1 - seen.events[::-1].index("lease_acquired")
-    assert "open attempts are cancelled, the lease is free" in scene.airflow.task_log("killed", run_id, "replicate")
+    assert "open attempts are cancelled, the lease is released" in scene.airflow.task_log("killed", run_id, "replicate")
 
 
 def test_of_two_runs_at_once_the_second_waits_or_fails_fast_as_configured(scene: Scene) -> None:

@@ -46,7 +46,7 @@ def test_a_remedy_is_done_once_somebody_else_has_approved_it_and_the_trail_names
 
     (event,) = scene.events("stopped", "force_stop")
     assert event["who"] == "airflow:oscar"
-    assert event["detail"]["reason"] == "a | b <b>c</b> (asked for by airflow:ada)"
+    assert event["detail"]["reason"] == "a | b <b>c</b> (requested by airflow:ada)"
     assert (event["detail"]["before"]["phase"], event["detail"]["after"]["phase"]) == ("running", "stopped")
     report = scene.airflow.xcom("recovery", run_id, "report")
     assert (report["outcome"], report["phase"]) == ("done, approved by airflow:oscar", "stopped")
@@ -86,7 +86,7 @@ def test_a_dry_run_shows_what_would_be_done_and_asks_nobody(scene: Scene) -> Non
     body = scene.airflow.xcom("recovery", run_id, "preview")["body"]
     assert "| phase | running | stopped |" in body
     assert "a \\| b \\<b\\>c\\<\\/b\\>" in body
-    assert "It would do this" in scene.airflow.task_log("recovery", run_id, "preview")
+    assert "The action would change this" in scene.airflow.task_log("recovery", run_id, "preview")
     assert scene.trace("stopped") == before
 
 

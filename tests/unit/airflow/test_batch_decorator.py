@@ -63,7 +63,7 @@ def test_a_pipeline_that_does_not_ask_for_it_is_refused() -> None:
 
 
 def test_a_function_without_rows_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(ConfigError, match="gets the rows as its first argument"):
+    with pytest.raises(ConfigError, match="must take the rows as its first argument"):
         decorated(lambda: None)
 
 

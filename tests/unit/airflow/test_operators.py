@@ -200,7 +200,7 @@ def test_submit_is_skipped_where_nothing_is_new(monkeypatch: pytest.MonkeyPatch)
     run = HeldRun(RunSummary("orders", 1))
     task = Task(monkeypatch, "submit", run, plan=handed(planned=0))
 
-    with pytest.raises(AirflowSkipException, match="no Spark"):
+    with pytest.raises(AirflowSkipException, match="Spark is not started"):
         task.task.execute(task.context)
 
     assert run.executed == []
