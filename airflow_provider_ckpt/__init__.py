@@ -1,6 +1,6 @@
 """Checkpointed micro-batch replication for Apache Airflow and Apache Spark.
 
-Importing the package is light: Airflow does it in every process, and Spark's executors do it too.
+Importing the package loads none of its modules, since Airflow does so in every process, and Spark's executors do, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """What Airflow's provider manager asks for; see ``provider_info.py``."""
+    """Return the provider's description for Airflow's provider manager; see ``provider_info.py``."""
     from airflow_provider_ckpt.provider_info import get_provider_info as info
 
     return info()

@@ -1,7 +1,7 @@
-"""Lets ``airflow db migrate`` migrate the ledger, wherever it is; ``airflow db reset`` never touches it.
+"""Database manager by which ``airflow db migrate`` migrates the ledger; ``airflow db reset`` does not change it.
 
-Airflow hands over a session of its own metadata database. The ledger is elsewhere, so only the connection's lookup
-is Airflow's; every migration goes through ``ledger.migrate``.
+Airflow passes a session of its own metadata database, which is not used: the ledger is found by its connection and
+migrated by ``ledger.store.migrate``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CkptDBManager(BaseDBManager):
-    """The ledger's database manager, registered by the provider."""
+    """Database manager of the ledger, registered by the provider."""
 
     metadata = ledger_metadata
     migration_dir = str(migrate.MIGRATIONS)
@@ -36,22 +36,22 @@ class CkptDBManager(BaseDBManager):
         try:
             self._location = locate_ledger()
         except CkptError as error:
-            # Installing the provider must not break the migration of a deployment that has no ledger yet.
+            # Installing the provider must not break `airflow db migrate` of a deployment that has no ledger yet.
             self.log.warning("No ledger to migrate: %s", error)
 
     def get_alembic_config(self) -> Config:
-        """Alembic's configuration, for the ledger's own URL."""
+        """Return Alembic's configuration with the ledger's URL."""
         config = migrate.config()
         if self._location is not None:
             config.set_main_option("sqlalchemy.url", self._location.url.replace("%", "%%"))
         return config
 
     def get_current_revision(self) -> str | None:
-        """The ledger's revision, None before its first migration or without a ledger."""
+        """Return the ledger's revision, or None before its first migration or without a ledger."""
         return migrate.current(self._location.url) if self._location else None
 
     def check_migration(self) -> bool:
-        """Whether the ledger is at this version's revision; True where no ledger is configured.
+        """Return whether the ledger has the revision that this version needs; True if no ledger is configured.
 
         False while its server does not answer, so that ``airflow db check-migrations`` waits for it.
         """
@@ -62,7 +62,7 @@ class CkptDBManager(BaseDBManager):
             return False
 
     def create_db_from_orm(self) -> None:
-        """Create the ledger; there is one way to do it, the migrations."""
+        """Create the ledger by its migrations."""
         self.upgradedb()
 
     def upgradedb(
@@ -72,30 +72,30 @@ class CkptDBManager(BaseDBManager):
         show_sql_only: bool = False,
         use_migration_files: bool = False,
     ) -> None:
-        """Create or upgrade the ledger to this version's revision."""
+        """Create the ledger, or upgrade it to the revision that this version needs."""
         del to_revision, from_revision, show_sql_only, use_migration_files
         if self._location is not None:
             migrate.upgrade(self._location.url, create=True)
             self.log.info("The ledger is up to date: %s (%s)", self._location.where, self._location.origin)
 
     def downgrade(self, to_revision: str, from_revision: str | None = None, show_sql_only: bool = False) -> None:
-        """Take the ledger back to an older revision."""
+        """Downgrade the ledger to an older revision."""
         del from_revision, show_sql_only
         if self._location is not None:
             migrate.downgrade(self._location.url, to_revision)
 
     def drop_tables(self, connection: Connection) -> None:
-        """Nothing: the ledger outlives a reset of Airflow's metadata."""
+        """Do nothing: the ledger outlives a reset of Airflow's metadata database."""
         del connection
 
     def resetdb(self, skip_init: bool = False, use_migration_files: bool = False) -> None:
-        """Refused.
+        """Refuse to reset the ledger.
 
-        :raises RuntimeError: always; a ledger's loss is a person's decision, taken in its database
+        :raises RuntimeError: always; to delete a ledger, drop its tables in its database
         """
         del skip_init, use_migration_files
         raise RuntimeError(
-            "the ledger is not reset: it remembers what was delivered. Drop its tables by hand if you must."
+            "the ledger is not reset: it records what was delivered. To delete it, drop its tables by hand."
         )
 
     def _get_migration_ctx(self) -> Any:

@@ -1,6 +1,6 @@
-"""Where the ledger lives, and how an Airflow connection id becomes a connection, in a task and outside of one.
+"""Find the ledger and resolve Airflow connections, inside and outside of a task.
 
-Every place (task, trigger, command line, database manager) asks here, so that all of them find the same ledger.
+Tasks, triggers, the command line and the database manager all use this module, so that they find the same ledger.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
 DEFAULT_CONNECTION = "ckpt_default"
-"""The one connection id that may be missing; then the configuration says where the ledger is."""
+"""Default connection of the ledger. It alone may be undefined; then Airflow's configuration names the ledger."""
 
 _FILE = "ckpt.db"
 _HOW = f"Define the connection {DEFAULT_CONNECTION}, or set [ckpt] sql_alchemy_conn."
@@ -27,7 +27,7 @@ _NO_DATABASE = "airflow-db-not-allowed:"
 
 
 class AirflowConnection(Protocol):
-    """What Airflow's two connection classes, the core's and the task SDK's, have in common."""
+    """Common attributes of Airflow's two connection classes, the core's and the task SDK's."""
 
     conn_id: Any
     conn_type: Any
@@ -39,15 +39,15 @@ class AirflowConnection(Protocol):
 
     @property
     def extra_dejson(self) -> dict[str, Any]:
-        """The extra field, decoded."""
+        """The extra field, decoded from JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerLocation:
-    """Where the ledger is.
+    """Location of the ledger.
 
-    :param url: an SQLAlchemy URL that holds the password
-    :param origin: what says so, for messages
+    :param url: SQLAlchemy URL, which contains the password
+    :param origin: connection or option that names the ledger, for messages
     """
 
     url: str = field(repr=False)
@@ -55,7 +55,7 @@ class LedgerLocation:
 
     @property
     def where(self) -> str:
-        """The place without password and options, for people."""
+        """Readable location without password and options."""
         from airflow_provider_ckpt.ledger.store import database
 
         return database.describe(database.parse(self.url))
@@ -64,10 +64,10 @@ class LedgerLocation:
 def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
     """Find the ledger.
 
-    :param connection_id: an Airflow connection; the default one may be missing: then ``[ckpt] sql_alchemy_conn``
-        says where, or it is ``ckpt.db`` in AIRFLOW_HOME
-    :raises MissingConnectionError: if nothing says where the ledger is
-    :raises ConfigError: if what says so cannot be used
+    :param connection_id: Airflow connection of the ledger. If the default one is undefined, the option ``[ckpt]
+        sql_alchemy_conn`` or else the file ``ckpt.db`` in AIRFLOW_HOME is used
+    :raises MissingConnectionError: if neither a connection nor the configuration names the ledger
+    :raises ConfigError: if the connection does not define a ledger
     """
     found = _look_up(connection_id)
     if found is not None:
@@ -78,10 +78,10 @@ def locate_ledger(connection_id: str = DEFAULT_CONNECTION) -> LedgerLocation:
 
 
 def open_ledger(connection_id: str = DEFAULT_CONNECTION) -> Ledger:
-    """Open the ledger that :func:`locate_ledger` finds; it must exist and be at the right revision.
+    """Open the ledger that :func:`locate_ledger` finds; it must exist and have the right revision.
 
     :raises ConfigError: as :func:`locate_ledger`
-    :raises LedgerUnavailableError: if it cannot be opened or is at the wrong revision
+    :raises LedgerUnavailableError: if it cannot be opened or has the wrong revision
     """
     from airflow_provider_ckpt.ledger.ledger import Ledger
 
@@ -89,9 +89,9 @@ def open_ledger(connection_id: str = DEFAULT_CONNECTION) -> Ledger:
 
 
 def resolve_connection(connection_id: str) -> Connection:
-    """An Airflow connection, reduced to what connectors need.
+    """Return an Airflow connection, reduced to the fields that connectors need.
 
-    :raises MissingConnectionError: if it is not defined
+    :raises MissingConnectionError: if the connection is not defined
     """
     found = airflow_connection(connection_id)
     return Connection(
@@ -107,9 +107,9 @@ def resolve_connection(connection_id: str) -> Connection:
 
 
 def airflow_connection(connection_id: str) -> AirflowConnection:
-    """An Airflow connection as Airflow has it, for another provider's hook.
+    """Return an Airflow connection as Airflow's own object, for another provider's hook.
 
-    :raises MissingConnectionError: if it is not defined
+    :raises MissingConnectionError: if the connection is not defined
     """
     found = _look_up(connection_id)
     if found is None:
@@ -118,12 +118,12 @@ def airflow_connection(connection_id: str) -> AirflowConnection:
 
 
 def ledger_url(connection: AirflowConnection) -> str:
-    """The SQLAlchemy URL of a ledger from a connection of type ``ckpt``, ``postgres`` or ``sqlite``.
+    """Return the SQLAlchemy URL of the ledger that a connection of type ``ckpt``, ``postgres`` or ``sqlite`` defines.
 
     SQLite: extra ``path``, or a URI with a path and no host (``ckpt:///var/lib/ckpt.db``). PostgreSQL: host, port,
-    login, password and database; further extras (``sslmode``, ``options``) go to libpq.
+    login, password and database; further extras (``sslmode``, ``options``) are passed to libpq.
 
-    :raises ConfigError: if the connection names neither
+    :raises ConfigError: if the connection defines neither a PostgreSQL nor an SQLite ledger
     """
     from sqlalchemy.engine import URL
 
@@ -171,7 +171,13 @@ def _configured() -> LedgerLocation | None:
 
 
 def _embedded() -> LedgerLocation:
-    """The file in AIRFLOW_HOME. A task may not see the metadata database's URL; there the file's existence decides."""
+    """Return the location of the ledger's file in AIRFLOW_HOME.
+
+    The file is used only if Airflow's metadata database is SQLite, too. In a task, which cannot see the database's URL,
+    the file must exist.
+
+    :raises MissingConnectionError: if the file cannot be used
+    """
     from airflow.configuration import AIRFLOW_HOME, conf
 
     metadata = conf.get("database", "sql_alchemy_conn", fallback="")
@@ -188,7 +194,7 @@ def _embedded() -> LedgerLocation:
 
 
 def _look_up(connection_id: str) -> AirflowConnection | None:
-    """Ask Airflow: in a task the SDK; elsewhere the core, since there the SDK does not see the metadata database."""
+    """Look up a connection by the task SDK in a task, elsewhere by Airflow's core: only the core sees the database there."""
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     found: AirflowConnection
@@ -203,8 +209,10 @@ def _look_up(connection_id: str) -> AirflowConnection | None:
 
             found = CoreConnection.get_connection_from_secrets(connection_id)
     except AirflowNotFoundException:
-        if variable in os.environ:  # Airflow passes over a variable that it cannot read, as if it were not there
-            raise ConfigError(f"the environment variable {variable} is set, but it is no connection.") from None
+        if variable in os.environ:  # Airflow ignores a variable that it cannot parse
+            raise ConfigError(
+                f"the environment variable {variable} is set, but it does not define a connection."
+            ) from None
         return None
     return found
 

@@ -1,6 +1,6 @@
-"""What OpenLineage is told of a task: the datasets by OpenLineage's names, and how many rows went where.
+"""Report lineage to OpenLineage: the datasets of a task, by OpenLineage's naming rules, and their row counts.
 
-Imported only when the OpenLineage provider asks, since it needs that provider; see the extra ``openlineage``.
+Imported only when the OpenLineage provider asks for lineage, since it needs that provider (extra ``openlineage``).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 Name = tuple[str, str]
-"""Namespace and name."""
+"""Namespace and name of a dataset."""
 
 
 @define
 class CkptRunFacet(RunFacet):
-    """The run facet ``ckpt``: what became of the records that this task read."""
+    """Run facet ``ckpt``: number of records that this task read, by their outcome."""
 
     pipeline: str
     read: int
@@ -45,10 +45,11 @@ class CkptRunFacet(RunFacet):
 def lineage_of(
     pipeline: Pipeline, totals: Mapping[Metric, int], connections: Callable[[str], Connection]
 ) -> OperatorLineage[Any, Any] | None:
-    """Datasets with their row counts; None for a task in which no batch got its verdict.
+    """Return the task's datasets with their row counts, or None if no batch of the task has got a verdict.
 
-    :param totals: what the task counted
-    :param connections: gives the connection of an id
+    :param pipeline: the pipeline that the task ran
+    :param totals: the task's counters
+    :param connections: returns the connection of an id
     """
     if not totals[Metric.COMMITTED]:
         return None
@@ -73,9 +74,9 @@ def lineage_of(
 
 
 def name_of(half: Source | Sink, connections: Callable[[str], Connection]) -> Name:
-    """A source's or sink's dataset, as OpenLineage's naming rules have it; holds no login and no password.
+    """Return the name of a source's or sink's dataset by OpenLineage's naming rules; it holds no login and no password.
 
-    An Iceberg table is named by its catalog, since its location is known to the catalog alone.
+    An Iceberg table is named by its catalog, since only the catalog knows its location.
     """
     connection = connections(half.connection) if half.connection else None
     if half.path is not None:
@@ -94,9 +95,9 @@ def name_of(half: Source | Sink, connections: Callable[[str], Connection]) -> Na
 
 
 def _of_jdbc(url: str, table: str) -> Name:
-    """The database of a JDBC URL as its own connectors name it, or as near to that as the URL says."""
+    """Return the dataset's name as the database's own OpenLineage integration forms it, as far as the URL tells."""
     kind, _, place = re.split(r"[;?(,]|[:/&]?[\w.$-]+=", url.removeprefix("jdbc:"))[0].partition(":")
-    place = place.rpartition("@")[2]  # Oracle's login stands before it, as user/password
+    place = place.rpartition("@")[2]  # Oracle's URL has the login before it, as user/password
     host, _, database = place.rpartition("//")[2].partition("/")
     schema, name = split_table(table) if table.count(".") < 2 else (None, table)
     if kind == "postgresql":
@@ -105,6 +106,6 @@ def _of_jdbc(url: str, table: str) -> Name:
 
 
 def _without_login(uri: str) -> str:
-    """A catalog's address without who asks, and without options, which may hold secrets, too."""
+    """Return a catalog's address without login and without options, which may hold secrets, too."""
     url = urlsplit(uri)
     return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -1,6 +1,6 @@
-"""What Airflow's provider manager asks for: one plain dict, in the form of its ``provider_info.schema.json``.
+"""Description of the provider for Airflow's provider manager, in the form of ``provider_info.schema.json``.
 
-Airflow calls this in every process, so the module imports nothing.
+Airflow calls this in every process, so the module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _CONFIG = {
         "options": {
             "sql_alchemy_conn": {
                 "description": (
-                    "Where the ledger is, as an SQLAlchemy URL, unless a connection ckpt_default is defined. "
-                    "Without either: ckpt.db in AIRFLOW_HOME, where the metadata database is SQLite too."
+                    "SQLAlchemy URL of the ledger, used if the connection ckpt_default is not defined. "
+                    "Without either, the ledger is ckpt.db in AIRFLOW_HOME if the metadata database is SQLite, too."
                 ),
                 "version_added": "0.1.0",
                 "type": "string",
@@ -54,9 +54,9 @@ _CONFIG = {
             },
             "spark_head_start": {
                 "description": (
-                    "Whether the submit engine lets its Spark start sooner: by an archive of the classes that the JVM "
-                    "loads, made in the background after a first run, and on a local master by a Python daemon that "
-                    "imports what lanes need before it forks them."
+                    "Whether the submit engine shortens the start of Spark: by an archive of the classes that the JVM "
+                    "loads, created in the background after the first run, and on a local master by a Python daemon "
+                    "that imports the modules of the lanes before it forks them."
                 ),
                 "version_added": "0.1.0",
                 "type": "boolean",
@@ -65,8 +65,8 @@ _CONFIG = {
             },
             "spark_head_start_directory": {
                 "description": (
-                    "Where those archives are kept, some 150 MB for each Java and Spark; a directory that nobody but "
-                    "its owner may write to. By default airflow-provider-ckpt/spark in the user's cache."
+                    "Directory of those archives, about 150 MB for each version of Java and Spark; only its owner may "
+                    "have write access. By default airflow-provider-ckpt/spark in the user's cache directory."
                 ),
                 "version_added": "0.1.0",
                 "type": "string",
@@ -75,8 +75,8 @@ _CONFIG = {
             },
             "spark_history_url": {
                 "description": (
-                    "Where the history server is that shows Spark applications of submit which have ended; a task "
-                    "leads there if its Spark logs events (spark.eventLog.enabled)."
+                    "URL of the Spark history server. A task links to its ended Spark application there, if that logs "
+                    "events (spark.eventLog.enabled)."
                 ),
                 "version_added": "0.1.0",
                 "type": "string",
@@ -89,7 +89,7 @@ _CONFIG = {
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider's description, read by Airflow through the entry point ``apache_airflow_provider``."""
+    """Return the provider's description; Airflow calls this through the entry point ``apache_airflow_provider``."""
     return {
         "package-name": "airflow-provider-ckpt",
         "name": "Ckpt",

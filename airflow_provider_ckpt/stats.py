@@ -1,6 +1,6 @@
-"""Where a run's numbers go in Airflow: its ``Stats``, under ``ckpt.``, tagged with the pipeline and the partition.
+"""Report a run's metrics to Airflow's ``Stats``, with the prefix ``ckpt.`` and tags for pipeline and partition.
 
-Tags reach StatsD where ``[metrics] statsd_influxdb_enabled`` is set, Datadog and OpenTelemetry always.
+StatsD gets the tags only if ``[metrics] statsd_influxdb_enabled`` is set; Datadog and OpenTelemetry always get them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from airflow_provider_ckpt.replication.metrics import Metric
 PREFIX = "ckpt."
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_./-]")
-"""What no tag may hold: it would end the name, or the line, in one of the formats."""
+"""Characters that are replaced in tags: in some metric format they would end the name or the line."""
 
 _LONGEST = 100
-"""Airflow drops a metric whose name with all tags is longer than 250."""
+"""Most characters of a tag's value: Airflow drops a metric whose name with all tags is longer than 250."""
 
 
 class StatsMeter:
-    """See :class:`~airflow_provider_ckpt.replication.metrics.Meter`.
+    """:class:`~airflow_provider_ckpt.replication.metrics.Meter` that reports to Airflow's ``Stats``.
 
-    :param pipeline: its name
-    :ivar totals: what was counted so far
+    :param pipeline: name of the pipeline
+    :ivar totals: values of the counters so far
     """
 
     def __init__(self, pipeline: str) -> None:
@@ -36,7 +36,7 @@ class StatsMeter:
         self.totals: Counter[Metric] = Counter()
 
     def count(self, metric: Metric, by: int = 1) -> None:
-        """Add to a counter; by nothing too, so that an alert on its rate has something to begin with."""
+        """Add to a counter. 0 is reported too: then the counter exists, and alerts on its rate can evaluate it."""
         self.totals[metric] += by
         self._stats.incr(PREFIX + metric, by, tags=self._tags)
 
@@ -46,12 +46,12 @@ class StatsMeter:
         self._stats.gauge(PREFIX + metric, value, tags=tags)
 
     def timing(self, metric: Metric, seconds: float) -> None:
-        """Note how long something took."""
+        """Report a duration."""
         self._stats.timing(PREFIX + metric, timedelta(seconds=seconds), tags=self._tags)
 
 
 def tag(value: str) -> str:
-    """A value that every backend takes as a tag; two values stay two."""
+    """Return a value that every metrics backend accepts as a tag; a shortened value ends in a hash to stay unique."""
     fit = _UNFIT.sub("_", value)
     if len(fit) <= _LONGEST:
         return fit
@@ -59,8 +59,10 @@ def tag(value: str) -> str:
 
 
 def initialize() -> None:
-    """Set Airflow's ``Stats`` up in a process of our own; in a task Airflow has done so."""
+    """Set up Airflow's ``Stats`` in a process that is no Airflow task; in a task, Airflow has done so."""
     from airflow.sdk.observability import stats
     from airflow.sdk.observability.metrics import stats_utils
 
-    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)  # ours have none
+    stats.initialize(
+        factory=stats_utils.get_stats_factory(), export_legacy_names=False
+    )  # the provider's metrics have none

@@ -1,1 +1,1 @@
-"""Airflow assets: ``pipeline.pipeline_asset``, what a run has brought to a pipeline's target."""
+"""Airflow assets: ``pipeline.pipeline_asset``, updated by runs, and ``work.work_asset``, which starts runs."""

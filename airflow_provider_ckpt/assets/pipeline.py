@@ -1,7 +1,7 @@
-"""The asset of a pipeline, ``ckpt://<name>``: what its runs have brought to its target, with the positions reached.
+"""Asset of a pipeline, ``ckpt://<name>``: it gets an event with the positions reached when a run moved the checkpoint.
 
-Operators declare the one alias :data:`RUNS` and name the asset when a run has ended: so a DAG can be parsed without the
-pipeline's name, and a run that moved nothing gives no event.
+Operators declare the alias :data:`RUNS` as outlet and add the asset when a run has ended. So a DAG file can be parsed
+without knowing the pipeline's name, and a run that did not move the checkpoint emits no event.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 SCHEME = "ckpt"
 
 RUNS = AssetAlias(SCHEME)
-"""Through this alias every run gives its event; a DAG that is scheduled on it follows all pipelines."""
+"""Alias through which every run emits its event; a DAG scheduled on it runs after each run of any pipeline."""
 
 
 def pipeline_asset(name: str) -> Asset:
-    """The asset to schedule a DAG on that follows a pipeline.
+    """Return the asset of a pipeline. A DAG scheduled on it runs whenever the pipeline's checkpoint has moved.
 
-    :param name: the pipeline's
+    :param name: name of the pipeline
     """
     return Asset(f"{SCHEME}://{name}")
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """Airflow's check of an asset's URI.
+    """Normalize the URI of a pipeline's asset; Airflow calls this for the scheme ``ckpt``.
 
-    :raises ValueError: unless it is ``ckpt://<pipeline>``
+    :raises ValueError: if the URI is not of the form ``ckpt://<pipeline>``
     """
     if not uri.netloc or uri.path not in ("", "/") or uri.query:
         raise ValueError("the URI of a pipeline's asset is ckpt://<name of the pipeline>")
@@ -39,13 +39,14 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 
 
 def announce(context: Context, summary: dict[str, Any]) -> bool:
-    """Give the event of a run that has ended, unless the newest one told of the same positions.
+    """Emit the event of the pipeline's asset for a finished run, unless its newest event has the same positions.
 
-    Assets that the DAG's author declared as ``outlets`` get the same ``extra``; Airflow gives their event for every
-    task that succeeds.
+    Assets that the DAG declares as ``outlets`` get the same ``extra``; Airflow emits their event for every task that
+    succeeds.
 
-    :param summary: the run's, as XCom carries it
-    :returns: whether the pipeline's own asset gets an event
+    :param context: the task's context
+    :param summary: summary of the run, as returned by XCom
+    :return: whether the pipeline's own asset gets an event
     """
     extra = tell_outlets(context, summary)
     events = context["outlet_events"]
@@ -57,10 +58,11 @@ def announce(context: Context, summary: dict[str, Any]) -> bool:
 
 
 def tell_outlets(context: Context, summary: dict[str, Any]) -> dict[str, Any]:
-    """Put what a run has reached into the events of the assets that the DAG's author declared as ``outlets``.
+    """Add the positions that a run has reached to the events of the assets that the DAG declares as ``outlets``.
 
-    :param summary: the run's, as XCom carries it
-    :returns: what was put there
+    :param context: the task's context
+    :param summary: summary of the run, as returned by XCom
+    :return: the ``extra`` that was added
     """
     extra = positions(summary)
     for outlet in context["task"].outlets:
@@ -70,10 +72,10 @@ def tell_outlets(context: Context, summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def positions(summary: dict[str, Any]) -> dict[str, Any]:
-    """What an event tells of a run.
+    """Return the ``extra`` of a run's event.
 
-    :returns: ``{"pipeline", "epoch", "generation", "run", "checkpoint", "records"}``; ``checkpoint`` holds positions
-        before and after by source partition
+    :return: ``{"pipeline", "epoch", "generation", "run", "checkpoint", "records"}``; ``checkpoint`` holds the positions
+        before and after the run by source partition
     """
     return {name: summary[name] for name in ("pipeline", "epoch", "generation", "run", "checkpoint", "records")}
 
@@ -86,7 +88,7 @@ def _reached(extra: dict[str, Any] | None) -> Any:
 
 
 def _newest(asset: Asset) -> dict[str, Any] | None:
-    """What the newest event told; None if there is none."""
+    """Return the ``extra`` of the asset's newest event, or None if it has no event."""
     from airflow.sdk.exceptions import AirflowRuntimeError
     from airflow.sdk.execution_time.context import InletEventsAccessors
 

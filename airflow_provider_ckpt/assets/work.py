@@ -1,4 +1,4 @@
-"""``work_asset``: an asset to schedule a pipeline's own DAG on, so that it runs when there is enough to do."""
+"""``work_asset``: an asset to schedule a pipeline's own DAG on, so that it runs when its lag is large enough."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ def work_asset(
     look_every: timedelta | float = timedelta(minutes=1),
     ckpt_conn_id: str = DEFAULT_CONNECTION,
 ) -> Asset:
-    """An asset that gets an event whenever a pipeline has enough to do, or something has waited for long enough::
+    """Return an asset that gets an event when the pipeline's lag is large enough, or records have waited long enough::
 
         with DAG("orders", schedule=work_asset("orders", at_least=10_000), max_active_runs=1): ...
 
-    The triggerer asks the source, so it needs the same connections and reaches the same files as a worker.
+    The triggerer reads the lag from the source, so it needs the same connections and files as a worker.
 
-    :param pipeline: its name in the ledger, or its declaration: then it need not have run before
-    :param at_least: so many positions of all source partitions are worth a run
-    :param longest_wait: nothing waits longer than this, however little it is
-    :param look_every: how often to look
-    :param ckpt_conn_id: the ledger's connection
+    :param pipeline: name of the pipeline in the ledger, or its declaration; with a declaration it need not have run
+        before
+    :param at_least: number of new positions, over all source partitions, that is worth a run
+    :param longest_wait: longest time (a timedelta, or seconds) that any new record waits for a run
+    :param look_every: time between checks (a timedelta, or seconds)
+    :param ckpt_conn_id: Airflow connection of the ledger
     """
     declaration = pipeline if isinstance(pipeline, str | dict) else pipeline.document()
     name = declaration if isinstance(declaration, str) else str(declaration["name"])

@@ -1,1 +1,1 @@
-"""Functions that make whole DAGs."""
+"""Functions that create whole DAGs."""

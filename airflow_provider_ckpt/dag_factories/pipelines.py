@@ -1,7 +1,7 @@
-"""DAGs of YAML files: one file a pipeline, whose ``dag`` section says when it runs, and as what.
+"""Create DAGs from YAML files: each file declares one pipeline, and its section ``dag`` the schedule and the tasks.
 
-Files are read and validated when the DAG file is parsed. A file that is wrong costs its own DAG alone: in its place
-stands one that says what is wrong, with the file's name, line and key, and fails with it.
+Files are read and validated when the DAG file is parsed. An invalid file affects only its own DAG: that is replaced by
+a DAG that shows the error with file name, line and key, and fails with it.
 """
 
 from __future__ import annotations
@@ -35,30 +35,31 @@ log = logging.getLogger(__name__)
 _TASK = "replicate"
 _FILES = ("*.yaml", "*.yml")
 _LONGEST_FILE = 200
-"""Characters of a file's name in a DAG id, of which Airflow takes 250, and in a text."""
+"""Most characters of a file's name that a DAG id (Airflow allows 250 characters) or a text contains."""
 _LONGEST_ERROR = 500
 
 
 def pipeline_dags(
     dag_file: str, folder: str | Path = "pipelines", *, ckpt_conn_id: str = DEFAULT_CONNECTION
 ) -> dict[str, DAG]:
-    """A DAG of every YAML file in a folder that has a ``dag`` section, by DAG id::
+    """Create a DAG from every YAML file in a folder that has a ``dag`` section::
 
         globals().update(pipeline_dags(__file__, "pipelines"))
 
-    A file that is wrong becomes a DAG that carries the error in its docs and fails with it, tagged ``broken``: under
-    its own DAG id and schedule as far as they can be read and no other file has that id, else as ``broken_<file>``,
-    with a hash of the file's name where the name is too long or has characters that no DAG id may have. When a task
-    runs, only the files that name its DAG are read.
+    From an invalid file it creates a DAG, tagged ``broken``, that shows the error in its docs and fails with it. That
+    DAG has the DAG id and the schedule of the file, if they can be read and no other file has that id. Otherwise its id
+    is ``broken_<file>``, with a hash of the file's name if the name is too long or has characters that a DAG id may not
+    have. When a task runs, only the files that name its DAG are read.
 
     :param dag_file: the DAG file, ``__file__``
-    :param folder: relative to the DAG file's own
-    :param ckpt_conn_id: the ledger's connection
+    :param folder: folder of the YAML files, relative to the DAG file's folder
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :return: the DAGs by DAG id
     :raises ConfigError: if there is no such folder
     """
     here = Path(dag_file).parent / folder
     if not here.is_dir():
-        raise ConfigError(f"{here} is no folder.", hint="It is looked for beside the DAG file.")
+        raise ConfigError(f"{here} is no folder.", hint="The path is relative to the DAG file's folder.")
     files = sorted(found for pattern in _FILES for found in here.glob(pattern))
     dags: dict[str, DAG] = {}
     errors: dict[Path, str] = {}
@@ -68,37 +69,39 @@ def pipeline_dags(
             errors[file] = made
         elif made is not None:
             dags[made.dag_id] = made
-    for file, error in errors.items():  # last: a file that is wrong must not take the id of one that is right
+    for file, error in errors.items():  # last: an invalid file must not take the DAG id of a valid one
         broken = _broken(file, error, dags)
         dags[broken.dag_id] = broken
     return dags
 
 
 def _wanted(files: Sequence[Path], dag_id: str | None) -> Sequence[Path]:
-    """The files that name a DAG, all of them if none does or no single DAG is asked for."""
+    """Return the files that name the DAG, or all files if none names it or ``dag_id`` is None."""
     if dag_id is None:
         return files
     return [file for file in files if outline(file).dag_id == dag_id] or files
 
 
 def _dag_or_error(dag_file: str, file: Path, ckpt_conn_id: str, *, taken: Container[str]) -> DAG | str | None:
-    """The DAG of a file, the text that says what is wrong with it, or None where the file asks for no DAG."""
+    """Return the DAG of a file, or its error message, or None if the file has no ``dag`` section."""
     try:
         pipeline = load(file)
         if pipeline.dag is None:
             return None
         if any("\ud800" <= letter <= "\udfff" for letter in str(file)):
-            raise ConfigError(f"{_shown(file)}: the file's name is not UTF-8, which no DAG can hold; rename it.")
+            raise ConfigError(
+                f"{_shown(file)}: the file's name is not UTF-8, so no DAG can contain it; rename the file."
+            )
         dag_id = pipeline.dag.dag_id or pipeline.name
         if dag_id in taken:
-            raise ConfigError(f"{file}: another file of this folder makes the DAG {dag_id}, too.")
+            raise ConfigError(f"{file}: another file of this folder declares the DAG {dag_id}, too.")
         return _dag(pipeline, pipeline.dag, dag_file, file, ckpt_conn_id)
     except ConfigError as error:
-        said = error.message.encode("utf-8", "backslashreplace").decode()  # a file's name need not be UTF-8
+        said = error.message.encode("utf-8", "backslashreplace").decode()  # the file's name may not be UTF-8
         log.error("%s", said)
         return said
-    except Exception as error:  # the boundary of one file: the other files' DAGs must not go down with it
-        said = f"{_shown(file)}: no DAG can be made of it: {type(error).__name__}: {shown(error, _LONGEST_ERROR)}"
+    except Exception as error:  # an error of one file must not affect the other files' DAGs
+        said = f"{_shown(file)}: no DAG can be created from it: {type(error).__name__}: {shown(error, _LONGEST_ERROR)}"
         log.exception("%s", said)
         return said
 
@@ -109,13 +112,13 @@ def _broken(file: Path, error: str, taken: Container[str]) -> DAG:
     dag_id = next(name for name in names if name not in taken)
     try:
         return _failing(dag_id, file, error, found.schedule if _is_schedule(found.schedule) else None, found.start_date)
-    except Exception:  # a schedule or a date that Airflow does not take must not hide the error
+    except Exception:  # a schedule or date that Airflow refuses must not hide the error
         log.exception("%s: its schedule cannot be used", _shown(file))
         return _failing(dag_id, file, error)
 
 
 def _broken_ids(name: str) -> Iterator[str]:
-    """DAG ids that stand for a file, the first for one alone: a name that cannot be part of an id gets its hash."""
+    """Yield DAG ids for an invalid file; one whose name cannot be part of a DAG id gets an id with the name's hash."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
     if plain == name and len(name) <= _LONGEST_FILE:
         yield f"broken_{name}"
@@ -128,7 +131,7 @@ def _broken_ids(name: str) -> Iterator[str]:
 def _failing(
     dag_id: str, file: Path, error: str, schedule: str | timedelta | None = None, start_date: datetime | None = None
 ) -> DAG:
-    """A DAG that shows an error and fails with it."""
+    """Create a DAG that shows an error and fails with it."""
     name = shown(file.name, _LONGEST_FILE)
     lines = "\n".join(f"    {line}" for line in error.splitlines())
     with DAG(
@@ -150,14 +153,15 @@ def _shown(file: Path) -> str:
 
 
 def pipeline_dag(dag_file: str, file: str | Path, *, ckpt_conn_id: str = DEFAULT_CONNECTION) -> DAG:
-    """The DAG of one YAML file::
+    """Create the DAG of one YAML file::
 
         dag = pipeline_dag(__file__, "pipelines/orders.yaml")
 
     :param dag_file: the DAG file, ``__file__``
-    :param file: relative to the DAG file's folder; without a ``dag`` section the DAG has no schedule
-    :param ckpt_conn_id: the ledger's connection
-    :raises ConfigError: naming everything that is wrong with the file
+    :param file: path of the YAML file, relative to the DAG file's folder; without a section ``dag`` the DAG has no
+        schedule
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :raises ConfigError: if the file is invalid; the message lists all its problems
     """
     path = Path(dag_file).parent / file
     pipeline = load(path)
@@ -167,11 +171,11 @@ def pipeline_dag(dag_file: str, file: str | Path, *, ckpt_conn_id: str = DEFAULT
 def _dag(pipeline: Pipeline, section: Dag, dag_file: str, file: Path, ckpt_conn_id: str) -> DAG:
     if pipeline.transform.of_task:
         raise ConfigError(
-            f"{file}: transform.python: task says that a DAG file has its function; "
-            "give it one with @task.ckpt_batch, or name a function that can be imported."
+            f"{file}: transform.python: task means that a DAG file holds the function; "
+            "write that DAG file with @task.ckpt_batch, or name a function that can be imported."
         )
     shared: dict[str, Any] = {
-        # As the worker finds it: there the DAG file may lie elsewhere.
+        # Relative, since the DAG file may be in another folder on the worker.
         "pipeline": os.path.relpath(file, Path(dag_file).parent),
         "ckpt_conn_id": ckpt_conn_id,
     }
@@ -193,7 +197,7 @@ def _dag(pipeline: Pipeline, section: Dag, dag_file: str, file: Path, ckpt_conn_
         try:
             _add_tasks(section, shared)
         except BaseException:
-            dag.auto_register = False  # or Airflow would take the half-made DAG for one of the file's
+            dag.auto_register = False  # else Airflow would register the incomplete DAG
             raise
     return dag
 

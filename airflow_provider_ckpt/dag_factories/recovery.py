@@ -1,4 +1,4 @@
-"""``recovery_dag``: puts a pipeline right from Airflow's own pages: form, preview, approval, act, report."""
+"""``recovery_dag``: create a DAG to repair a pipeline from Airflow's UI: form, preview, approval, action, report."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ log = logging.getLogger(__name__)
 
 _PREVIEW, _APPROVE, _CARRY_OUT, _REPORT = "preview", "approve", "carry_out", "report"
 _ACTIONS = {
-    "recover": "Recover: read again what is unaccounted for",
+    "recover": "Recover: read records again that no receipt accounts for",
     "rewind": "Rewind: read again from a position or a time",
     "replay_dead_letters": "Replay dead letters",
     "release": "Release held batches",
-    "skip": "Skip batches: give them up",
-    "force_stop": "Force stop: shut the running one out",
+    "skip": "Skip batches: do not deliver them",
+    "force_stop": "Force stop: fence the running one",
     "resume": "Resume after a stop",
     "resend_to_sink": "Accept a changed sink: send again what it has lost",
-    "keep_sink": "Accept a changed sink: go on from the checkpoint",
+    "keep_sink": "Accept a changed sink: continue from the checkpoint",
     "move": "Move: the next run delivers to another sink",
 }
 _TO_CARRY_OUT = timedelta(hours=1)
-"""So long after the last moment for an answer it can still be carried out."""
+"""Time after the end of ``answer_within`` in which an approved action can still be carried out."""
 _DOC = """
-Puts a pipeline right. Trigger it, choose pipeline and action, and say why. **preview** finds out what would be done
-and changes nothing; **approve** shows that and waits for an answer; **carry_out** does exactly what was shown, once, or
-refuses if it no longer fits; **report** says what became of it. *Reject* leaves the run green with nothing done.
+Repairs a pipeline. Trigger it, choose pipeline and action, and give a reason. **preview** computes what would be
+changed, and changes nothing; **approve** shows that and waits for an answer; **carry_out** does exactly what was shown,
+once, or refuses if that is no longer possible; **report** reports the outcome. After *Reject* the run succeeds, and
+nothing is changed.
 
-The ledger's audit trail keeps who approved, who asked, why, and what was before and after.
+The ledger's audit log stores who requested and who approved the action, the reason, and the state before and after.
 """
 
 
@@ -52,18 +53,18 @@ def recovery_dag(
     ckpt_conn_id: str = DEFAULT_CONNECTION,
     **kwargs: Any,
 ) -> DAG:
-    """A DAG by which whoever may trigger it puts a pipeline right, as soon as whoever may answer it approves::
+    """Create a DAG with which users repair a pipeline: one triggers it with an action, another approves the action::
 
         preview → approve → carry_out → report
 
-    :param dag_id: the DAG's id
-    :param pipelines: names of the pipelines that may be chosen, or a folder of their YAML declarations
-    :param approvers: ids of the users who may answer, as the auth manager gives them: user names with the simple one,
-        numbers with FAB's; anyone who may edit the DAG's runs if none is named
-    :param answer_within: without an answer for so long it counts as rejected; None waits for ever, though what is
-        proposed can be approved for seven days only
-    :param ckpt_conn_id: the ledger's connection
-    :param kwargs: further arguments of ``DAG``; ``params`` are added to the form's own
+    :param dag_id: id of the DAG
+    :param pipelines: names of the pipelines that can be chosen, or a folder of their YAML declarations
+    :param approvers: ids of the users who may approve, as the auth manager defines them: user names with the simple
+        auth manager, numbers with FAB's; by default any user who may edit the DAG's runs
+    :param answer_within: time without an answer after which the action counts as rejected; None waits without limit,
+        but an action can be approved for seven days only
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``DAG``; ``params`` are added to those of the form
     :raises ConfigError: if there is no pipeline to choose
     """
     if isinstance(pipelines, str):
@@ -104,21 +105,24 @@ def recovery_dag(
 
 _OF_ACTIONS: Mapping[str, Param] = {
     "partition": Param(
-        None, type=["null", "string"], title="Source partition", description="Rewind: which, if there are several."
+        None,
+        type=["null", "string"],
+        title="Source partition",
+        description="Rewind: the source partition, if there are several.",
     ),
     "to_position": Param(
         None,
         type=["null", "integer"],
         minimum=0,
         title="To position",
-        description="Rewind: the first one to read again.",
+        description="Rewind: the first position to read again.",
     ),
     "to_time": Param(
         None,
         type=["null", "string"],
         format="date-time",
         title="To time",
-        description="Rewind: back to where the checkpoint stood then.",
+        description="Rewind: the time whose checkpoint to return to.",
     ),
     "batches": Param(
         None,
@@ -126,7 +130,7 @@ _OF_ACTIONS: Mapping[str, Param] = {
         items={"type": "string"},
         title="Batches",
         description="Release, skip, replay: one a line, as `airflow ckpt inspect` names them. "
-        "None means all that are held, or all dead letters; skip needs one at least.",
+        "Empty means all held batches, or all dead letters; skip needs at least one.",
     ),
     "error_types": Param(
         None,
@@ -136,7 +140,7 @@ _OF_ACTIONS: Mapping[str, Param] = {
         description="Replay: dead letters of these types only.",
     ),
     "stop_at": Param(
-        None, type=["null", "integer"], minimum=1, title="Stop at", description="Replay: only the first so many."
+        None, type=["null", "integer"], minimum=1, title="Stop at", description="Replay: at most this many."
     ),
 }
 
@@ -147,15 +151,21 @@ def _params(names: Iterable[str]) -> dict[str, Param]:
         "pipeline": Param(choices[0], type="string", enum=choices, title="Pipeline"),
         "action": Param("recover", type="string", enum=list(_ACTIONS), values_display=_ACTIONS, title="Action"),
         "reason": Param(
-            type="string", minLength=3, maxLength=1000, title="Reason", description="Why; the audit trail keeps it."
+            type="string",
+            minLength=3,
+            maxLength=1000,
+            title="Reason",
+            description="Reason of the action; the audit log stores it.",
         ),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Only preview; nobody is asked."),
+        "dry_run": Param(
+            False, type="boolean", title="Dry run", description="Only preview; nothing is proposed for approval."
+        ),
         **_OF_ACTIONS,
     }
 
 
 def _declared(folder: Path) -> list[str]:
-    """The names that the YAML files of a folder declare; a file that cannot be read must not take this DAG with it."""
+    """Return the pipeline names that the YAML files of a folder declare; an unreadable file is logged and left out."""
     names = []
     for path in sorted(folder.glob("*.y*ml")):
         name = outline(path).name

@@ -1,1 +1,1 @@
-"""DAGs to copy from; each shows one thing, and the documentation includes them. ``pipelines/`` has their pipelines."""
+"""Example DAGs, also shown in the documentation; the folder ``pipelines`` holds the declarations that they use."""

@@ -1,4 +1,4 @@
-"""What people do to a pipeline, as tasks; whoever triggers the DAG is named in the ledger's audit trail."""
+"""Actions on a pipeline as tasks; the ledger's audit log names the user who triggers the DAG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Python function of one's own as the last step of a pipeline's transform."""
+"""Use a Python function as the last step of a pipeline's transform."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ with DAG("example_ckpt_batch", schedule=None, max_active_runs=1, tags=["example"
 
     @task.ckpt_batch(pipeline="pipelines/prices.yaml")
     def banded(rows: pa.Table, *, dear: float) -> pa.Table:
-        """One row for each, in their order; what it raises for a row becomes a dead letter."""
+        """Return one row for each given row, in the same order; a row for which this raises becomes a dead letter."""
         import pyarrow.compute as pc
 
         price = rows.column("price")

@@ -1,4 +1,4 @@
-"""Tasks of one's own behind the branches of a task group: one for dead letters, one for whatever the run brought."""
+"""Add tasks after a task group's branches: one for dead letters, one that runs after every successful run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ with DAG("example_ckpt_branches", schedule=None, max_active_runs=1, tags=["examp
 
     @task
     def complain(ti: Any = None) -> None:
-        """Skipped, like the branch it stands behind, where no record was dead-lettered."""
+        """Report dead letters; skipped together with its branch if no record was dead-lettered."""
         found = ti.xcom_pull(task_ids="replicate.dead_letters")
         print(f"{found['dead_lettered']} records are in {found['where']}: {found['errors']}")
 
     @task
     def refresh(ti: Any = None) -> None:
-        """Whatever branches were chosen, unless one of the group's tasks failed."""
+        """Run after the group, whichever branches were chosen, unless a task of the group failed."""
         print(ti.xcom_pull(task_ids="replicate.summary")["records"])
 
     replicate.get_child_by_label("dead_letters") >> complain()

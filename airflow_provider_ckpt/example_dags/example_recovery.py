@@ -1,6 +1,6 @@
-"""Recovery from Airflow's own pages, for two pipelines by name; only two people may approve.
+"""Repair two pipelines from Airflow's UI; only two users may approve an action.
 
-The simple auth manager knows them by these names; FAB's would know them by numbers.
+With the simple auth manager the ids of users are their names; with FAB's they are numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A whole run in one task, and a DAG that follows it: it runs whenever the checkpoint has moved."""
+"""Replicate in one task; a second DAG runs whenever the checkpoint has moved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ with DAG("example_ckpt_follow", schedule=[CUSTOMERS], catchup=False, tags=["exam
 
     @task
     def refresh(triggering_asset_events: Any = None) -> None:
-        """Do something with what is new: the event says from where to where the checkpoint moved."""
+        """Process the new records; the event holds the checkpoint before and after the run."""
         for event in triggering_asset_events[CUSTOMERS]:
             print(event.extra["checkpoint"], event.extra["epoch"])
 

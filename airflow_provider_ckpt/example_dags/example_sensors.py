@@ -1,4 +1,4 @@
-"""Wait for a pipeline that another DAG runs: until it has caught up, or needs a person."""
+"""Wait for a pipeline that another DAG runs: for its lag, its checkpoint, its dead letters or held batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same run as tasks that a person can see; and one such group for each of several tables."""
+"""Replicate with a task group, and with a mapped task group for each of several tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ with DAG("example_ckpt_tables", schedule=None, max_active_runs=1, tags=["example
 
     @task_group
     def table(pipeline: dict[str, object]) -> None:
-        """One member of the group a table, each with its own lease, checkpoint and branches."""
+        """Replicate one table; each mapped instance has its own lease, checkpoint and branches."""
         CkptReplicationTaskGroup("replicate", pipeline=pipeline)
 
     table.expand(

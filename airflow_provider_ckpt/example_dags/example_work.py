@@ -1,4 +1,4 @@
-"""A pipeline that runs when there is enough to do, or after a longest wait."""
+"""Run a pipeline when its lag is large enough, or when records have waited for 30 minutes."""
 
 from __future__ import annotations
 

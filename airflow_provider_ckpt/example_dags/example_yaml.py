@@ -1,4 +1,4 @@
-"""A DAG of each YAML file in ``pipelines/`` that has a section ``dag``."""
+"""Create a DAG from each YAML file in ``pipelines/`` that has a section ``dag``."""
 
 from __future__ import annotations
 

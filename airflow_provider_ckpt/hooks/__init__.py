@@ -1,1 +1,1 @@
-"""Airflow hooks: ``CkptHook`` for the ledger, and the launcher that runs Spark through the apache-spark provider."""
+"""Airflow hook ``ckpt.CkptHook``, which opens the ledger."""

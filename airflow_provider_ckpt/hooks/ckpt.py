@@ -1,4 +1,4 @@
-"""``CkptHook``: an Airflow task's way to the ledger, and the connection type ``ckpt``."""
+"""``CkptHook``: open the ledger from an Airflow task; it defines the connection type ``ckpt``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class CkptHook(BaseHook):
-    """Opens the ledger.
+    """Hook that opens the ledger.
 
-    :param ckpt_conn_id: an Airflow connection of type ``ckpt``; the default one may be missing, then ``[ckpt]
-        sql_alchemy_conn`` or ``ckpt.db`` in AIRFLOW_HOME is taken
-    :param logger_name: of the hook's logger; its class's by default
+    :param ckpt_conn_id: Airflow connection of type ``ckpt``. The default connection may be undefined; then the option
+        ``[ckpt] sql_alchemy_conn`` or the file ``ckpt.db`` in AIRFLOW_HOME is used
+    :param logger_name: name of the hook's logger; by default that of its class
     """
 
     conn_name_attr = "ckpt_conn_id"
@@ -31,29 +31,30 @@ class CkptHook(BaseHook):
         self.ckpt_conn_id = ckpt_conn_id
 
     def get_conn(self) -> Ledger:
-        """The ledger; the caller closes it."""
+        """Open the ledger; the caller closes it."""
         return self.get_ledger()
 
     def get_ledger(self) -> Ledger:
-        """The ledger; the caller closes it.
+        """Open the ledger; the caller closes it.
 
-        :raises CkptError: if it is not defined, cannot be opened, or is at the wrong revision
+        :raises CkptError: if the ledger is not defined, cannot be opened, or has the wrong revision
         """
         return open_ledger(self.ckpt_conn_id)
 
     def get_status(self, pipeline: str) -> dict[str, Any]:
-        """What the ledger knows of a pipeline, as JSON-ready data.
+        """Return the pipeline's status from the ledger, as JSON-compatible data.
 
-        :param pipeline: its name
-        :raises ConfigError: if the ledger does not know it
+        :param pipeline: name of the pipeline
+        :raises ConfigError: if the ledger does not know the pipeline
         """
         with self.get_ledger() as ledger:
             return ledger.status(pipeline)
 
     def test_connection(self) -> tuple[bool, str]:
-        """What is found, for the button in Airflow's connection form: which database, at which revision, what to do.
+        """Check database and revision of the ledger; Airflow calls this for the *Test* button of its connection form.
 
-        Never shows a password.
+        :return: whether the ledger can be used, and a message with the database, its revision and what to do; the
+            message contains no password
         """
         from airflow_provider_ckpt.ledger.store import migrate
         from airflow_provider_ckpt.ledger.store.database import MIGRATE

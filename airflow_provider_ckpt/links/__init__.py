@@ -1,1 +1,1 @@
-"""Links that Airflow shows on a task's page: ``pipeline.PipelineLink``."""
+"""Links that Airflow shows on a task's page: ``pipeline.PipelineLink`` and ``spark.SparkLink``."""

@@ -1,4 +1,4 @@
-"""``PipelineLink``: from a task to the asset of its pipeline, whose events tell of runs and positions."""
+"""``PipelineLink``: link a task to the asset of its pipeline, whose events hold runs and positions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class PipelineLink(BaseOperatorLink):
-    """The list of assets, narrowed to the pipeline's own. Made when the task has ended."""
+    """Link to Airflow's asset list, filtered by the pipeline's asset; Airflow creates it when the task has ended."""
 
     @property
     def name(self) -> str:
-        """As the task's page shows it."""
+        """Label of the link on the task's page."""
         return "Pipeline"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # as Airflow calls it
-        """Where it leads; nowhere if the task's declaration cannot be read."""
+        """Return the URL, or an empty text if the task's declaration is invalid."""
         try:
             pipeline = operator.pipeline_name  # type: ignore[attr-defined]  # of all operators that have this link
         except ConfigError:

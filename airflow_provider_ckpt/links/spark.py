@@ -1,4 +1,4 @@
-"""``SparkLink``: from a task to the pages of the Spark that it started."""
+"""``SparkLink``: link a task to the web UI of the Spark application that it started."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class SparkLink(BaseOperatorLink):
-    """Spark's UI while the task runs, then the history server's page of it; nowhere if there is none."""
+    """Link to Spark's UI while the task runs, and afterwards to the application's page in the history server."""
 
     @property
     def name(self) -> str:
-        """As the task's page shows it."""
+        """Label of the link on the task's page."""
         return "Spark"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  # as Airflow calls it

@@ -1,4 +1,4 @@
-"""``CkptNotifier``: tells somebody of dead letters, held batches, expired ranges and failures, by any channel."""
+"""``CkptNotifier``: notify users of dead letters, held batches, expired ranges and failures, through any channel."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 Channel = BaseNotifier | Callable[..., Any]
-"""Another notifier, or a function of the context."""
+"""Another notifier, or a function that takes the context."""
 
 
 class CkptNotifier(BaseNotifier):
-    """A task's ``on_success_callback`` and ``on_failure_callback``: silent unless the run needs a person.
+    """Notify users of a run that needs attention; use it as ``on_success_callback`` and ``on_failure_callback``.
 
-    What a channel sends is up to its own templates, which see the notice as ``ckpt``: ``{{ ckpt.subject }}``,
-    ``{{ ckpt.text }}``, ``{{ ckpt.html }}`` and every field of :class:`~.notice.Notice`. Without a channel the text
-    goes to the task's log.
+    Each channel formats its message by its own templates, which see the notice as ``ckpt``: ``{{ ckpt.subject }}``,
+    ``{{ ckpt.text }}``, ``{{ ckpt.html }}`` and every field of :class:`~.notice.Notice`. Without a channel the text is
+    written to the task's log.
 
-    :param channels: other notifiers, or functions of the context; all of them are called, even if one fails
-    :param reasons: what to tell of: ``dead_letters``, ``held``, ``expired``, ``failed``; all of it by default
-    :param task_ids: tasks of the DAG run that may have handed a summary over, the latest first; by default the task
-        whose callback this is
-    :param ckpt_conn_id: the ledger's connection
+    :param channels: other notifiers, or functions that take the context; all are called, even if one fails
+    :param reasons: reasons to notify for: ``dead_letters``, ``held``, ``expired``, ``failed``; by default all
+    :param task_ids: tasks of the DAG run that may have returned a run's summary, the latest first (templated); by
+        default the task that calls this notifier
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param kwargs: further arguments of ``BaseNotifier``
     """
 
     template_fields: Sequence[str] = ("task_ids",)
@@ -51,7 +52,7 @@ class CkptNotifier(BaseNotifier):
         self.ckpt_conn_id = ckpt_conn_id
 
     def notify(self, context: Context) -> None:
-        """Tell, if there is something to tell."""
+        """Call the channels if the run needs attention for one of the chosen reasons."""
         notice = self.notice(context)
         if notice is None or not notice.reasons & self.reasons:
             return
@@ -62,7 +63,7 @@ class CkptNotifier(BaseNotifier):
                 all_of_them.callback(channel, {**context, "ckpt": notice})
 
     def notice(self, context: Context) -> Notice | None:
-        """What there is to tell of the run; None if no task has handed a summary over, and none has failed."""
+        """Return the notice about the run, or None if no task has returned a summary and the task has not failed."""
         summary = self._summary(context)
         failure = _failure(context.get("exception"))
         if summary is None and failure is None:
@@ -84,10 +85,10 @@ class CkptNotifier(BaseNotifier):
         )
 
     def _summary(self, context: Context) -> dict[str, Any] | None:
-        """The newest summary that a task has handed over."""
+        """Return the summary that the latest of the tasks returned, or None."""
         task = context["ti"]
         for task_id in self.task_ids or (task.task_id,):
-            # Of a mapped task, or one inside an expanded group, each member has a story of its own.
+            # Each instance of a mapped task, or of a mapped task group, has a run of its own.
             document = task.xcom_pull(task_ids=task_id, map_indexes=task.map_index)
             if isinstance(document, Mapping):
                 found = document.get("summary", document)
@@ -96,7 +97,7 @@ class CkptNotifier(BaseNotifier):
         return None
 
     def _status(self, pipeline: str) -> dict[str, Any]:
-        """What the ledger knows of the pipeline; nothing if it does not answer, since the run's word is there."""
+        """Return the pipeline's status from the ledger, or an empty dict if the ledger does not answer."""
         from airflow_provider_ckpt.hooks.ckpt import CkptHook
 
         try:
@@ -107,7 +108,7 @@ class CkptNotifier(BaseNotifier):
 
 
 def _failure(exception: object) -> str | None:
-    """Why the task failed: our own words, which hold no secret; of anything else, what it was."""
+    """Describe why the task failed: the message of an error of the provider, which holds no secret, else the type."""
     if exception is None:
         return None
     cause = exception.__cause__ if isinstance(exception, BaseException) else None
@@ -118,7 +119,7 @@ def _failure(exception: object) -> str | None:
 
 
 def _declared(context: Context) -> str:
-    """The name of the pipeline that the task names or declares, or its id where it does neither."""
+    """Return the name of the task's pipeline, or the task's id if it has none."""
     from airflow_provider_ckpt.operators.base import CkptOperator
 
     task = context["task"]
@@ -135,15 +136,15 @@ def _place(context: Context) -> str:
 
 
 def _message(error: Mapping[str, Any] | None) -> str:
-    return f"[{error['type']}] {error['message']}" if error else "a person held it"
+    return f"[{error['type']}] {error['message']}" if error else "a user held it"
 
 
 def _letters_of(status: Mapping[str, Any]) -> str | None:
-    """Where the dead letters are, by the declaration that the newest run has stored."""
+    """Describe where the dead letters are stored, by the declaration that the newest run stored."""
     from airflow_provider_ckpt.config.load import build
     from airflow_provider_ckpt.operators.outcomes import dead_letters_at
 
     declaration = status.get("declaration")
-    with suppress(CkptError):  # the run's word counts without it
+    with suppress(CkptError):  # the notice is useful without the location
         return dead_letters_at(build(declaration), resolve_connection) if declaration else None
     return None

@@ -1,4 +1,4 @@
-"""What a person is told of a run that needs one: how much of what, where it is, and what to do about it."""
+"""Notice about a run that needs a user's attention: counts, locations and commands to run, as text and HTML."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST = 300
 
 
 class Reason(StrEnum):
-    """Why a person is told of a run."""
+    """Reason to notify users of a run."""
 
     DEAD_LETTERS = "dead_letters"
     HELD = "held"
@@ -23,17 +23,17 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Notice:
-    """One run, for a person; what templates see as ``ckpt``.
+    """Notice about one run; the channels' templates see it as ``ckpt``.
 
-    :param pipeline: its name
-    :param task: which task of which DAG run
-    :param dead_lettered: records that this run dead-lettered
-    :param errors: error types with counts
-    :param where: where the dead letters are
-    :param held: how many batches are held now
-    :param held_batches: some of them: ``batch`` and ``error``
-    :param expired: ranges that expired without a receipt: ``partition`` and ``range``
-    :param failure: why the task failed, None if it did not
+    :param pipeline: name of the pipeline
+    :param task: description of the task and its DAG run
+    :param dead_lettered: number of records that this run dead-lettered
+    :param errors: number of errors by error type
+    :param where: description of where the dead letters are stored
+    :param held: number of batches that are held now
+    :param held_batches: some of the held batches, each with ``batch`` and ``error``
+    :param expired: ranges that expired without a receipt, each with ``partition`` and ``range``
+    :param failure: reason why the task failed, None if it did not
     """
 
     pipeline: str
@@ -48,7 +48,7 @@ class Notice:
 
     @property
     def reasons(self) -> frozenset[Reason]:
-        """What there is to tell; empty for a run that needs nobody."""
+        """Reasons to notify; empty for a run that needs no attention."""
         found = {
             Reason.DEAD_LETTERS: self.dead_lettered,
             Reason.HELD: self.held,
@@ -59,7 +59,7 @@ class Notice:
 
     @property
     def subject(self) -> str:
-        """One line."""
+        """Summary in one line."""
         parts = {
             Reason.FAILED: "failed",
             Reason.EXPIRED: f"{len(self.expired):,} ranges expired without a receipt",
@@ -70,34 +70,34 @@ class Notice:
 
     @property
     def text(self) -> str:
-        """All of it, in plain lines; whatever comes from data or drivers is one line each, without control characters.
+        """The whole notice as plain text; each text from data or drivers is one line without control characters.
 
-        A template's output is not rendered once more, so nothing in here is taken for a template.
+        The output of a template is not rendered again, so template syntax in the data has no effect.
         """
         return "\n".join(self._lines())
 
     @property
     def html(self) -> str:
-        """The same as HTML, escaped."""
+        """The whole notice as escaped HTML."""
         return "".join(f"<p>{html.escape(line)}</p>" for line in self._lines())
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.subject} ({plain(self.task)})"
         if self.failure:
             yield f"It failed: {plain(self.failure)}"
-            yield f"What was delivered is settled, the rest waits. See: airflow ckpt status {self.pipeline}"
+            yield f"What was delivered is settled; the next run does the rest. See: airflow ckpt status {self.pipeline}"
         if self.dead_lettered:
             yield f"Dead letters by error: {self._by_type()}. They are in {plain(self.where or 'the sink')}."
             yield (
-                f"Look at them: airflow ckpt dlq show {self.pipeline}; once the cause is gone, "
-                f"send them once more: airflow ckpt dlq replay {self.pipeline}"
+                f"Show them: airflow ckpt dlq show {self.pipeline}; once the cause is fixed, "
+                f"send them again: airflow ckpt dlq replay {self.pipeline}"
             )
         if self.held:
             for batch in self.held_batches[:_LISTED]:
                 yield f"Held: {plain(batch['batch'])}: {plain(batch['error'])}"
             yield (
-                f"The checkpoint waits for them. Let them go on: airflow ckpt release {self.pipeline} --all; "
-                f"or give them up: airflow ckpt skip {self.pipeline} BATCH --reason ..."
+                f"The checkpoint waits for them. Try them again: airflow ckpt release {self.pipeline} --all; "
+                f"or skip them: airflow ckpt skip {self.pipeline} BATCH --reason ..."
             )
         if self.expired:
             for item in self.expired[:_LISTED]:
@@ -110,6 +110,6 @@ class Notice:
 
 
 def plain(text: object) -> str:
-    """A text as one line of at most 300 characters, without control characters."""
+    """Return a text as one line of at most 300 characters, without control characters."""
     shown = " ".join("".join(char if char.isprintable() else " " for char in str(text)).split())
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"

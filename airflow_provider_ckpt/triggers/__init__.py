@@ -1,1 +1,1 @@
-"""Triggers: what waits in the triggerer in a task's place."""
+"""Airflow triggers: wait in the triggerer for a retry round, for a condition, or for work."""

@@ -1,4 +1,4 @@
-"""``CkptConditionTrigger``: waits in the triggerer until a pipeline's condition is met."""
+"""``CkptConditionTrigger``: wait in the triggerer until a condition on a pipeline is met."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 
 class CkptConditionTrigger(BaseTrigger):
-    """Fires with ``{"seen"}`` once the condition is met, or with ``{"wrong"}`` where waiting cannot help.
+    """Fire with ``{"seen"}`` once the condition is met, or with ``{"wrong"}`` if the configuration is invalid.
 
-    A ledger, a source or a secrets backend that cannot be reached is asked again. What is stored of a trigger holds no
-    password of a connection; what a declaration holds itself, in ``run.conf`` or of an expanded variable, is stored.
+    While the ledger, the source or the secrets backend cannot be reached, the trigger keeps trying. Airflow stores a
+    trigger's arguments. They hold no password of a connection, but all of the declaration, so also secrets that it
+    contains in ``run.conf`` or through an expanded environment variable.
 
-    :param pipeline: its name
-    :param declaration: the pipeline's; the one that its newest run stored if None
-    :param condition: as :meth:`Condition.to_json` gave it
-    :param ckpt_conn_id: the ledger's connection
-    :param every: seconds between looks
+    :param pipeline: name of the pipeline
+    :param declaration: declaration of the pipeline; None to use the one that its newest run stored
+    :param condition: the condition, from :meth:`Condition.to_json`
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param every: seconds between checks
     """
 
     def __init__(
@@ -47,12 +48,12 @@ class CkptConditionTrigger(BaseTrigger):
         self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class and its arguments, as Airflow stores them."""
+        """Return the path of the class and its arguments, as Airflow stores them."""
         names = ("pipeline", "declaration", "condition", "ckpt_conn_id", "every")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, wait, look again; the first time after Airflow has noticed that the worker ended."""
+        """Check the condition until it is met; first after 10 s, when Airflow has noticed that the worker ended."""
         await asyncio.sleep(SHORTEST_WAIT.total_seconds())
         while True:
             try:
@@ -61,7 +62,7 @@ class CkptConditionTrigger(BaseTrigger):
                 if isinstance(error, ConfigError) and not error.recoverable:
                     yield TriggerEvent({"wrong": str(error)})  # type: ignore[no-untyped-call]
                     return
-                self.log.warning("Looking at %s failed, trying again: %s", self.pipeline, error)
+                self.log.warning("The check of pipeline %s failed and is tried again: %s", self.pipeline, error)
                 met = False
             if met:
                 yield TriggerEvent({"seen": seen})  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""``CkptNextRoundTrigger``: waits in the triggerer for a retry's next round, and keeps the run's lease alive."""
+"""``CkptNextRoundTrigger``: wait in the triggerer for the next retry round, and renew the run's lease meanwhile."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from airflow_provider_ckpt.core.errors import CkptError, StaleEpochError
 from airflow_provider_ckpt.ledger_location import open_ledger
 
 SHORTEST_WAIT = timedelta(seconds=10)
-"""No event comes sooner: Airflow takes a task for killed that runs again before its executor has reported that the
-worker which deferred has ended, which takes it five seconds and more (apache/airflow issue 72716)."""
+"""Shortest time before a trigger fires.
+
+An executor takes five seconds or more to report that the worker of a deferred task has ended. If the task runs again
+before that, Airflow treats it as killed (apache/airflow issue 72716)."""
 
 
 class CkptNextRoundTrigger(BaseTrigger):
-    """Fires when the next round is due, or as soon as another run has taken over: then its event says so.
+    """Fire with ``{"due"}`` when the next round is due, or with ``{"stale"}`` if another run has taken over the lease.
 
-    A ledger that cannot be reached only delays the renewal. What is stored of a trigger holds no secret.
+    If the ledger cannot be reached, only the renewal is delayed. The arguments that Airflow stores hold no secret.
 
-    :param pipeline: its name
-    :param epoch: the lease's epoch
-    :param owner: the lease's owner
-    :param ckpt_conn_id: the ledger's connection
-    :param moment: when the round is due, aware
-    :param every: seconds between renewals
+    :param pipeline: name of the pipeline
+    :param epoch: epoch of the lease
+    :param owner: owner of the lease
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param moment: time when the round is due, with time zone
+    :param every: seconds between renewals of the lease
     """
 
     def __init__(
@@ -42,26 +44,30 @@ class CkptNextRoundTrigger(BaseTrigger):
         self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class and its arguments, as Airflow stores them."""
+        """Return the path of the class and its arguments, as Airflow stores them."""
         names = ("pipeline", "epoch", "owner", "ckpt_conn_id", "moment", "every")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait; the lease is renewed at once, regularly, and in the end, so that the task has time to resume."""
+        """Wait, and renew the lease at the start, regularly, and at the end, so that the task has time to resume."""
         earliest = datetime.now(UTC) + SHORTEST_WAIT
         event = await self._wait(max(self.moment, earliest))
         await asyncio.sleep(_seconds_until(earliest))
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
-        """Cancel what the run has open and let go of its lease, since a person has ended the task that waits.
+        """Cancel the run's open attempts and release its lease, after a user ended the waiting task.
 
-        Without it, or where the ledger does not answer, the lease expires and the next run finds out all the same.
+        If the ledger does not answer, the lease expires, and the next run settles the attempts by the sink's receipts.
         """
         try:
             await asyncio.to_thread(self._let_go)
         except CkptError as error:
-            self.log.warning("That %s was killed could not be recorded: %s", self.pipeline, error)
+            self.log.warning(
+                "The kill of pipeline %s could not be recorded; the next run settles its attempts: %s",
+                self.pipeline,
+                error,
+            )
 
     async def _wait(self, moment: datetime) -> dict[str, Any]:
         while True:
@@ -70,14 +76,16 @@ class CkptNextRoundTrigger(BaseTrigger):
             except StaleEpochError as error:
                 return {"stale": str(error)}
             except CkptError as error:
-                self.log.warning("The lease of %s could not be renewed, trying again: %s", self.pipeline, error)
+                self.log.warning(
+                    "The lease of pipeline %s could not be renewed; this is tried again: %s", self.pipeline, error
+                )
             left = _seconds_until(moment)
             if not left:
                 return {"due": self.moment.isoformat()}
             await asyncio.sleep(min(left, self.every))
 
     def _renew(self) -> None:
-        # A ledger of its own each time: a wait of minutes keeps no connection open.
+        # The ledger is opened for each renewal, so that a wait of minutes keeps no connection open.
         with open_ledger(self.ckpt_conn_id) as ledger:
             ledger.attach(self.pipeline, self.epoch, self.owner)
 

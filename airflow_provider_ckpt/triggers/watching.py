@@ -1,4 +1,4 @@
-"""How a trigger looks at a pipeline: with a ledger of its own each time, so that a long wait holds none open."""
+"""Read a pipeline's state from a trigger; the ledger is opened each time, so that a long wait keeps none open."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ def look(
     declaration: Mapping[str, Any] | None,
     see: Callable[[Ledger, Callable[[], Setup]], _Seen],
 ) -> _Seen:
-    """Open the ledger, look, and close it again.
+    """Open the ledger, call ``see`` with it, and close it again.
 
-    :param declaration: the pipeline's; the one that its newest run stored if None
-    :param see: gets the ledger, and what makes the set-up of the pipeline where the source must be asked
-    :raises CkptError: if ledger or source cannot be reached, or do not know the pipeline
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :param pipeline: name of the pipeline
+    :param declaration: declaration of the pipeline; None to use the one that its newest run stored
+    :param see: function to call with the ledger and with a function that returns what is needed to open the pipeline's
+        source
+    :return: the result of ``see``
+    :raises CkptError: if ledger or source cannot be reached, or the ledger does not know the pipeline
     """
     with open_ledger(ckpt_conn_id) as ledger:
 

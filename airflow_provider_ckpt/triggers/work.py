@@ -1,6 +1,6 @@
-"""``CkptWorkTrigger``: starts a pipeline's DAG when there is enough to do, or something has waited for long enough.
+"""``CkptWorkTrigger``: start a pipeline's DAG when its lag is large enough, or when records have waited long enough.
 
-For an asset watcher: a DAG that is scheduled on the watched asset runs whenever this fires.
+It is meant for an asset watcher: a DAG that is scheduled on the watched asset runs each time the trigger fires.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Why(StrEnum):
-    """Why it fires."""
+    """Reason why the trigger fires: the lag is large enough, or records have waited long enough."""
 
     ENOUGH = "enough"
     WAITED = "waited"
@@ -32,10 +32,10 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look found.
+    """State of a pipeline at one check.
 
-    :param lag: per source partition, how many positions are ahead of the checkpoint
-    :param epoch: of the newest run
+    :param lag: number of positions between checkpoint and end of the source, by source partition
+    :param epoch: epoch of the newest run, 0 if there is none
     :param running: whether a run holds the lease
     """
 
@@ -46,13 +46,18 @@ class Seen:
 
 @dataclass(slots=True)
 class Watch:
-    """Decides when to fire; the time comes in as an argument.
+    """Decide when to fire, from the lag at each check and the time passed in.
 
-    It fires where ``at_least`` positions are new, or where there is any lag and ``longest_wait`` has passed since that
-    was first seen. Then not before the run that this started has ended, or ``longest_wait`` has passed without one.
-    What a run leaves, such as held batches, is not new.
+    Fires if at least ``at_least`` positions are new, or if there is any lag and ``longest_wait`` has passed since it
+    was first observed. After that it does not fire again until the run that it started has ended, or until
+    ``longest_wait`` has passed without such a run. The lag that a run leaves, such as held batches, is not new.
 
+    :param at_least: number of new positions that is worth a run
     :param longest_wait: seconds
+    :ivar since: time at which the present lag was first observed, None without lag
+    :ivar left: lag that the newest run left
+    :ivar fired_at: time of the last event, until its run has ended
+    :ivar fired_epoch: epoch of the newest run at the last event
     """
 
     at_least: int
@@ -63,9 +68,10 @@ class Watch:
     fired_epoch: int = 0
 
     def due(self, seen: Seen, now: float) -> Why | None:
-        """Why to fire now, None if not.
+        """Return the reason to fire now, or None.
 
-        :param now: seconds, on a clock that only goes forward
+        :param seen: the pipeline's state now
+        :param now: time in seconds on a monotonic clock
         """
         total = sum(seen.lag.values())
         if self.fired_at is not None:
@@ -92,16 +98,18 @@ class Watch:
 
 
 class CkptWorkTrigger(BaseEventTrigger):
-    """Fires with ``{"pipeline", "why", "lag"}``, again and again; ``why`` is ``enough`` or ``waited``.
+    """Fire repeatedly with ``{"pipeline", "why", "lag"}``; ``why`` is ``enough`` or ``waited``.
 
-    A triggerer that restarts has forgotten when it fired last, so a run may be started that finds nothing new.
+    After a restart the triggerer does not know when the trigger last fired, so it may start a run that finds nothing
+    new.
 
-    :param pipeline: its name in the ledger, or its declaration as a dict: then it need not have run before
-    :param at_least: a lag (positions of all source partitions) that is worth a run
-    :param longest_wait: nothing waits longer than this, however little it is
-    :param every: between looks; longer than 0
-    :param ckpt_conn_id: the ledger's connection
-    :raises ConfigError: if there is no time between looks
+    :param pipeline: name of the pipeline in the ledger, or its declaration as a dict; with a declaration it need not
+        have run before
+    :param at_least: number of new positions, over all source partitions, that is worth a run
+    :param longest_wait: longest time (a timedelta, or seconds) that any new record waits for a run
+    :param every: time between checks (a timedelta, or seconds), longer than 0
+    :param ckpt_conn_id: Airflow connection of the ledger
+    :raises ConfigError: if ``every`` is not positive
     """
 
     def __init__(
@@ -119,16 +127,18 @@ class CkptWorkTrigger(BaseEventTrigger):
         self.longest_wait = _seconds(longest_wait)
         self.every = _seconds(every)
         if self.every <= 0:
-            raise ConfigError(f"every is {every}; a look at the source must be followed by a pause.")
+            raise ConfigError(
+                f"every is {every}; it must be longer than 0, so that there is a pause between reads of the source."
+            )
         self.ckpt_conn_id = ckpt_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The class and its arguments, as Airflow stores them."""
+        """Return the path of the class and its arguments, as Airflow stores them."""
         names = ("pipeline", "at_least", "longest_wait", "every", "ckpt_conn_id")
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look for ever; what cannot be reached is asked again."""
+        """Check the pipeline without end; a failed check is logged and tried again."""
         watch = Watch(self.at_least, self.longest_wait)
         loop = asyncio.get_running_loop()
         declaration = self.pipeline if isinstance(self.pipeline, dict) else None
@@ -137,7 +147,7 @@ class CkptWorkTrigger(BaseEventTrigger):
             try:
                 seen = await asyncio.to_thread(look, self.ckpt_conn_id, name, declaration, self._see)
             except CkptError as error:
-                self.log.warning("Looking at %s failed, trying again: %s", name, error)
+                self.log.warning("The check of pipeline %s failed and is tried again: %s", name, error)
             else:
                 why = watch.due(seen, loop.time())
                 if why is not None:

@@ -101,7 +101,7 @@ def test_held_batches_are_named_by_the_ledger(declared: Acts) -> None:
     [(subject, body)] = channel.sent
     assert subject == "Pipeline orders: failed, 1 batches held"
     assert "It failed: 1 batches are held" in body
-    assert "Held: t#0: a person held it" in body
+    assert "Held: t#0: a user held it" in body
 
 
 def test_expired_ranges_are_told(declared: Acts) -> None:

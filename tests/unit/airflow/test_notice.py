@@ -30,18 +30,18 @@ def test_it_says_what_where_and_what_to_do() -> None:
             "(task replicate of shop, run manual__1)"
         ),
         "It failed: [Sink] pipeline orders: no route to host",
-        "What was delivered is settled, the rest waits. See: airflow ckpt status orders",
+        "What was delivered is settled; the next run does the rest. See: airflow ckpt status orders",
         (
             "Dead letters by error: 200 Serialization, 1,000 Sink. They are in table ckpt_sink_dead_letter of "
             "connection warehouse."
         ),
         (
-            "Look at them: airflow ckpt dlq show orders; once the cause is gone, send them once more: "
+            "Show them: airflow ckpt dlq show orders; once the cause is fixed, send them again: "
             "airflow ckpt dlq replay orders"
         ),
         *(f"Held: t#{number}: [Sink] too long" for number in range(5)),
         (
-            "The checkpoint waits for them. Let them go on: airflow ckpt release orders --all; or give them up: "
+            "The checkpoint waits for them. Try them again: airflow ckpt release orders --all; or skip them: "
             "airflow ckpt skip orders BATCH --reason ..."
         ),
         "Expired: t-0 from 10 to 20",

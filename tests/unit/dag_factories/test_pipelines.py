@@ -119,7 +119,7 @@ def test_it_may_run_when_there_is_enough_to_do(folder: Folder) -> None:
         ("dag: {every: 0s}", "orders.yaml:5: dag: every must be longer than 0s"),
         ("dag: {work: {look_every: 0s}}", "orders.yaml:5: dag.work: look_every must be at least 1s"),
         ("dag: {work: {at_least: 0}}", "orders.yaml:5: dag.work.at_least: must be at least 1"),
-        ("dag: {}\ntransform: {python: task, returns: id bigint}", "give it one with @task.ckpt_batch"),
+        ("dag: {}\ntransform: {python: task, returns: id bigint}", "write that DAG file with @task.ckpt_batch"),
         ("dag: {start_date: someday}", "dag.start_date"),
     ],
 )

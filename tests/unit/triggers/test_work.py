@@ -74,5 +74,5 @@ def test_what_a_run_leaves_is_not_enough_again_but_does_not_wait_for_ever() -> N
 
 
 def test_it_pauses_between_looks() -> None:
-    with pytest.raises(ConfigError, match="every is 0; a look"):
+    with pytest.raises(ConfigError, match="every is 0; it must be longer than 0"):
         CkptWorkTrigger(pipeline="orders", every=0)
