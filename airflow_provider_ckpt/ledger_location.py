@@ -183,18 +183,19 @@ def _embedded() -> LedgerLocation:
     metadata = conf.get("database", "sql_alchemy_conn", fallback="")
     if not metadata.startswith(("sqlite:", _NO_DATABASE)):
         raise MissingConnectionError(
-            "nothing says where the ledger is, and Airflow's metadata database is not SQLite.", hint=_HOW
+            "no connection or option names the ledger, and Airflow's metadata database is not SQLite.", hint=_HOW
         )
     path = Path(AIRFLOW_HOME).absolute() / _FILE
     if metadata.startswith(_NO_DATABASE) and not path.exists():
         raise MissingConnectionError(
-            f"nothing says where the ledger is, and there is no {path}.", hint=f"{_HOW} Or run: airflow ckpt db migrate"
+            f"no connection or option names the ledger, and {path} does not exist.",
+            hint=f"{_HOW} Or run: airflow ckpt db migrate",
         )
     return LedgerLocation(f"sqlite:///{path}", f"{_FILE} in AIRFLOW_HOME")
 
 
 def _look_up(connection_id: str) -> AirflowConnection | None:
-    """Look up a connection by the task SDK in a task, elsewhere by Airflow's core: only the core sees the database there."""
+    """Look up a connection: in a task by the task SDK, elsewhere by Airflow's core, which then has the database."""
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     found: AirflowConnection

@@ -192,7 +192,7 @@ def _dag(pipeline: Pipeline, section: Dag, dag_file: str, file: Path, ckpt_conn_
         is_paused_upon_creation=section.paused,
         tags=list(section.tags),
         default_args={"owner": section.owner, "retries": section.task_retries},
-        doc_md=f"Pipeline `{pipeline.name}`, made of `{file.name}`.",
+        doc_md=f"Pipeline `{pipeline.name}`, declared in `{file.name}`.",
     ) as dag:
         try:
             _add_tasks(section, shared)

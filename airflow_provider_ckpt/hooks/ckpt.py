@@ -71,5 +71,5 @@ class CkptHook(BaseHook):
         if found is None:
             return False, f"{place} holds no ledger yet. {MIGRATE}"
         if found != wanted:
-            return False, f"{place} holds a ledger at revision {found}; this version works with {wanted}. {MIGRATE}"
-        return True, f"{place} holds a ledger at revision {found}, as this version wants it."
+            return False, f"{place} holds a ledger at revision {found}; this version needs {wanted}. {MIGRATE}"
+        return True, f"{place} holds a ledger at revision {found}, which this version needs."

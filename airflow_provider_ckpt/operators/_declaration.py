@@ -129,10 +129,10 @@ def is_literal(declaration: object) -> bool:
 def _refuse_argument(declaration: object, user: str) -> None:
     if isinstance(declaration, str) and _ARGUMENT in declaration:
         raise ConfigError(
-            f"{user}: pipeline is a text made of an argument of an expanded task group, whose value is not there when "
+            f"{user}: pipeline is a text that contains an argument of a mapped task group, whose value is unknown when "
             "the DAG file is parsed.",
             hint='Expand over the whole path: group.expand(pipeline=[f"pipelines/{name}.yaml" for name in names]), '
-            "and give the argument as it is: pipeline=pipeline.",
+            "and pass the argument unchanged: pipeline=pipeline.",
         )
 
 

@@ -27,8 +27,8 @@ class CkptStepOperator(CkptOperator):
     and names, no secret.
 
     :param pipeline: declaration of the pipeline (templated), see :class:`CkptOperator`
-    :param after: ids of the tasks before this one that return the state of the run, the latest first; the first that
-        was not skipped counts
+    :param after: ids of the tasks before this one that return the state of the run, the latest first; skipped ones are
+        ignored
     :param ckpt_conn_id: Airflow connection of the ledger (templated)
     :param kwargs: further arguments of ``BaseOperator``
     """

@@ -220,7 +220,7 @@ class CkptOperator(BaseOperator):
             yield
         except CkptError as error:
             if self._killed:
-                raise CkptTaskError("The task was killed; the next run carries on from the checkpoint.") from error
+                raise CkptTaskError("The task was killed; the next run continues from the checkpoint.") from error
             raise airflow_error(error) from error
         finally:
             self._held = None

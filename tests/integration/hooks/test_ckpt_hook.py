@@ -50,7 +50,7 @@ def test_one_of_an_older_version_must_be_migrated(place: tuple[str, str], monkey
     works, said = press(monkeypatch, place[0])
 
     assert not works
-    assert f"at revision 0002; this version works with {migrate.head()}. Run `airflow ckpt db migrate`." in said
+    assert f"at revision 0002; this version needs {migrate.head()}. Run `airflow ckpt db migrate`." in said
 
 
 def test_one_that_is_ready_is_named_with_its_kind_and_revision(

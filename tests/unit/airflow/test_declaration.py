@@ -109,8 +109,8 @@ def test_a_text_made_of_a_groups_argument_is_one_clear_error(parse: Parse) -> No
         """
     )
 
-    assert "pipeline is a text made of an argument of an expanded task group" in error
-    assert "give the argument as it is: pipeline=pipeline" in error
+    assert "pipeline is a text that contains an argument of a mapped task group" in error
+    assert "pass the argument unchanged: pipeline=pipeline" in error
     assert "MappedArgument" not in error
 
 

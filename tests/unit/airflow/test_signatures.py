@@ -55,9 +55,9 @@ def test_no_argument_is_documented_that_does_not_exist(cls: type) -> None:
 def test_default_args_fill_what_is_not_given() -> None:
     defaults = {"ckpt_conn_id": "other", "deferrable": True, "reason": "cleaning", "pipeline": "orders"}
     with DAG("shop", schedule=None, default_args=defaults):
-        rewind = CkptRewindOperator(task_id="rewind", to_position=3)
-        drain = CkptDrainOperator(task_id="drain", reason="moving", ckpt_conn_id="mine")
-        lag = CkptLagSensor(task_id="lag", at_most=0)
+        rewind = CkptRewindOperator(task_id="rewind", to_position=3)  # type: ignore[call-arg]
+        drain = CkptDrainOperator(task_id="drain", reason="moving", ckpt_conn_id="mine")  # type: ignore[call-arg]
+        lag = CkptLagSensor(task_id="lag", at_most=0)  # type: ignore[call-arg]
 
     assert (rewind.pipeline, rewind.ckpt_conn_id, rewind.reason) == ("orders", "other", "cleaning")
     assert (drain.ckpt_conn_id, drain.reason) == ("mine", "moving")
