@@ -72,14 +72,19 @@ class CkptDBManager(BaseDBManager):
         show_sql_only: bool = False,
         use_migration_files: bool = False,
     ) -> None:
-        """Create the ledger, or upgrade it to the revision that this version needs."""
+        """Create the ledger, or upgrade it to the revision that this version needs; the arguments are ignored."""
         del to_revision, from_revision, show_sql_only, use_migration_files
         if self._location is not None:
             migrate.upgrade(self._location.url, create=True)
             self.log.info("The ledger is up to date: %s (%s)", self._location.where, self._location.origin)
 
     def downgrade(self, to_revision: str, from_revision: str | None = None, show_sql_only: bool = False) -> None:
-        """Downgrade the ledger to an older revision."""
+        """Downgrade the ledger to an older revision.
+
+        :param to_revision: the older revision
+        :param from_revision: ignored
+        :param show_sql_only: ignored
+        """
         del from_revision, show_sql_only
         if self._location is not None:
             migrate.downgrade(self._location.url, to_revision)

@@ -54,7 +54,7 @@ _CONFIG = {
             },
             "spark_head_start": {
                 "description": (
-                    "Whether the submit engine shortens the start of Spark: by an archive of the classes that the JVM "
+                    "Shorten the start of Spark with the submit engine: by an archive of the classes that the JVM "
                     "loads, created in the background after the first run, and on a local master by a Python daemon "
                     "that imports the modules of the lanes before it forks them."
                 ),

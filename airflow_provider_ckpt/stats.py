@@ -41,7 +41,12 @@ class StatsMeter:
         self._stats.incr(PREFIX + metric, by, tags=self._tags)
 
     def gauge(self, metric: Metric, value: float, partition: str | None = None) -> None:
-        """Set a gauge."""
+        """Set a gauge.
+
+        :param metric: the metric
+        :param value: its new value
+        :param partition: source partition to tag it with, None for the whole pipeline
+        """
         tags = self._tags if partition is None else {**self._tags, "partition": tag(partition)}
         self._stats.gauge(PREFIX + metric, value, tags=tags)
 

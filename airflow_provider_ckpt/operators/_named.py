@@ -41,7 +41,7 @@ class CkptNamedOperator(CkptOperator):
 
     @property
     def is_named(self) -> bool:
-        """Whether the pipeline is given by name, so that its declaration is in the ledger only."""
+        """True if the pipeline is given by name, so that only the ledger has its declaration."""
         return isinstance(self.pipeline, str) and not self.pipeline.endswith(_FILES)
 
     def declared(self, ledger: Ledger) -> Pipeline:

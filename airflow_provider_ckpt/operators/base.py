@@ -68,9 +68,9 @@ class CkptOperator(BaseOperator):
     operator_extra_links: tuple[BaseOperatorLink, ...] = (PipelineLink(),)
     ui_color = "#d8ecff"
     announces: ClassVar[bool] = False
-    """Whether a task of this class emits the events of its pipeline's asset."""
+    """True if a task of this class emits the events of its pipeline's asset."""
     shares_lease: ClassVar[bool] = False
-    """Whether the tasks of one task group share one lease: then the lease's owner is the group, not the task."""
+    """True if the tasks of one task group share one lease: then the lease's owner is the group, not the task."""
 
     def __init__(self, *, pipeline: Declaration, ckpt_conn_id: str = DEFAULT_CONNECTION, **kwargs: Any) -> None:
         super().__init__(**kwargs)
