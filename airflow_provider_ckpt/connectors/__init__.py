@@ -1,1 +1,1 @@
-"""Sources and sinks. ``protocols`` says what each is; ``registry`` finds one by its type, importing it only then."""
+"""Sources and sinks. ``protocols`` defines their interfaces; ``registry`` imports a connector when it is needed."""

@@ -1,6 +1,6 @@
-"""Spark SQL's types as Arrow's, and Arrow's as Spark's.
+"""Convert data types between Spark SQL and Arrow.
 
-Both ways agree with Spark's own mapping where it has one; what the other side cannot hold is an error, not a guess.
+Both directions agree with Spark's own mapping where it has one. A type without an equivalent raises an error.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|[^\s`<>,:()]+|[<>,:()])")
 
 
 def to_arrow(kind: str) -> pa.DataType:
-    """The Arrow type of a Spark SQL type, as Spark itself maps it.
+    """Return the Arrow type of a Spark SQL type, as Spark maps it.
 
-    :param kind: in Spark's DDL, such as ``decimal(9,2)`` or ``array<struct<a: int>>``
-    :raises ValueError: if it is none that Arrow holds
+    :param kind: type in Spark's DDL, such as ``decimal(9,2)`` or ``array<struct<a: int>>``
+    :raises ValueError: if the text is not a type, or Arrow has no such type
     """
     tokens = _TOKEN.findall(kind)
     found, rest = _parse(tokens, kind)
@@ -41,9 +41,9 @@ def to_arrow(kind: str) -> pa.DataType:
 
 
 def to_spark(kind: pa.DataType) -> str:
-    """The Spark SQL type of an Arrow type, wide enough for all its values.
+    """Return the Spark SQL type of an Arrow type, wide enough for all its values.
 
-    :raises ValueError: naming the type, if Spark has none
+    :raises ValueError: if Spark has no such type; the message names it
     """
     import pyarrow as pa
 

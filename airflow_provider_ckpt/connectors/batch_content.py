@@ -1,4 +1,4 @@
-"""What becomes of a batch's records: rows to deliver, and dead letters with where they came from and why."""
+"""Result of transforming a batch: rows to deliver, and dead letters with their origin and error."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave import BatchTask
 
 LETTER_PAUSE = 1.0
-"""Seconds before a dead letter that could not be written is tried again (semantics, section 7)."""
+"""Pause in seconds before a failed write of a dead letter is retried (semantics, section 7)."""
 
 _ORIGINAL_HEADERS = "original-headers"
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One record that is known not delivered.
+    """A record that is known not to be delivered.
 
     :param position: its source position
-    :param key: the original key's bytes, if there is one
-    :param value: the original bytes; of a row source, the row as JSON
+    :param key: bytes of the original key, if there is one
+    :param value: the original bytes; for a row source, the row as JSON
+    :param error: why it was not delivered
     :param headers: where it came from (see :meth:`~.protocols.Reader.origin`)
-    :param original_headers: the record's own headers, in order; names may come twice
+    :param original_headers: the record's own headers, in order; a name may occur twice
     """
 
     position: int
@@ -44,8 +45,10 @@ class DeadLetter:
     original_headers: Sequence[tuple[str, bytes | None]] = ()
 
     def header_texts(self) -> dict[str, str]:
-        """All headers as texts, for a sink that has no headers of its own: the record's come as ``original-headers``, a
-        JSON list of name and value, and a value that is not UTF-8 in base64 as a third element.
+        """Return all headers as texts, for a sink that has no headers of its own.
+
+        The record's own headers are one entry ``original-headers``: a JSON list of name and value. A value that is not
+        UTF-8 is null there, followed by its base64 as a third element.
         """
         if not self.original_headers:
             return dict(self.headers)
@@ -55,9 +58,10 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class KeptLetter:
-    """A dead letter as a sink keeps it.
+    """A dead letter as a sink stores it.
 
-    :param source: the attempt that left it
+    :param source: the attempt that wrote it
+    :param letter: the dead letter
     :param at: when it was written
     """
 
@@ -68,16 +72,16 @@ class KeptLetter:
 
 @dataclass(slots=True)
 class Content:
-    """All of one batch after the transform, in memory.
+    """A batch after the transform, in memory.
 
-    :param rows: the records to deliver: :data:`~.protocols.NUMBER`, then the sink's columns; position order
-    :param letters: the records that the transform rejected
-    :param read: records read from the source
-    :param filtered: records that ``where`` left out
-    :param elsewhere: dead letters of the batch that are kept in another place than the sink, durably
-    :param original: gives, for numbers of ``rows``, a dead letter each with the original bytes and origin headers,
-        and the errors passed in; for a writer that finds bad records itself
-    :param positions: those of all records read, for the receipt, where records may turn up late
+    :param rows: the records to deliver, in position order: :data:`~.protocols.NUMBER`, then the sink's columns
+    :param letters: dead letters of the records that the transform rejected
+    :param read: number of records read from the source
+    :param filtered: number of records that ``where`` left out
+    :param original: function that returns a dead letter for each given number of ``rows``, with the original bytes, the
+        origin headers and the error passed in; for a writer that finds bad records itself
+    :param elsewhere: number of the batch's dead letters that are stored durably outside the sink already
+    :param positions: the positions of all records read, for the receipt, where records may appear late
     """
 
     rows: pa.Table
@@ -89,12 +93,13 @@ class Content:
     positions: str | None = None
 
     def counts(self, task: BatchTask, queue: DeadLetterQueue, own: Sequence[DeadLetter] = ()) -> Counts:
-        """The batch's counts, if it may be sent as it is.
+        """Return the batch's counts, after checking that the batch may be sent.
 
-        :param queue: what the pipeline says of dead letters
-        :param own: dead letters of those of the rows that the writer itself found bad
-        :raises CkptError: if they do not add up (``SumIdentity``)
-        :raises DeadLetterQueueError: if there are dead letters, and the pipeline allows none
+        :param task: the batch, for messages
+        :param queue: the pipeline's dead letter settings
+        :param own: dead letters of rows that the writer itself found bad
+        :raises CkptError: if the counts do not add up (``SumIdentity``)
+        :raises DeadLetterQueueError: if there are dead letters and the pipeline allows none
         """
         letters = [*self.letters, *own]
         kept = self.elsewhere + len(letters)
@@ -113,13 +118,13 @@ class Content:
                 "but dead_letter_queue.enabled is false; nothing of the batch was sent.",
                 batch=str(task.key),
                 position=first.position,
-                hint="Repair the record, or let the pipeline keep dead letters.",
+                hint="Repair the record, or set dead_letter_queue.enabled: true.",
             )
         return counts
 
 
 def headers_of(texts: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, bytes | None], ...]]:
-    """A dead letter's headers and the record's own, from what :meth:`DeadLetter.header_texts` gave."""
+    """Split the result of :meth:`DeadLetter.header_texts` into the dead letter's headers and the record's own."""
     own = json.loads(texts.get(_ORIGINAL_HEADERS, "[]"))
     headers = {name: text for name, text in texts.items() if name != _ORIGINAL_HEADERS}
     return headers, tuple((name, _as_bytes(*value)) for name, *value in own)
@@ -139,5 +144,5 @@ def _as_texts(value: bytes | None) -> tuple[str | None, ...]:
 
 
 def data_error(kind: ErrorType, message: str, sqlstate: str | None = None) -> ErrorInfo:
-    """An error of one record, which trying again cannot help."""
+    """Return a non-recoverable error of one record."""
     return ErrorInfo(kind, message, False, sqlstate)

@@ -1,7 +1,7 @@
-"""Dead letters in another place than the sink's own: a box around the sink, of which its two halves need not know.
+"""Store dead letters outside the sink, in Kafka, PostgreSQL or files, by wrapping the sink and its writer.
 
-A batch's letters are in the box, durably, before the sink claims its receipt; the sink gets their number and no letter.
-They count only if the receipt names their attempt, so what an attempt left that came to nothing is never looked at.
+The dead letters of a batch are written durably before the sink claims its receipt; the sink only gets their number.
+They count only if the receipt names their attempt, so what a failed attempt left behind is never read.
 """
 
 from __future__ import annotations
@@ -30,33 +30,34 @@ _CLAIMED = frozenset({AttemptOutcome.DELIVERED, AttemptOutcome.REJECTED, Attempt
 
 
 class LetterBox(Protocol):
-    """A place for the dead letters of one pipeline of one ledger. Errors are :class:`CkptError` of any type."""
+    """Destination for the dead letters of one pipeline and ledger. Errors are :class:`CkptError` of any type."""
 
     def check(self) -> None:
-        """Fail clearly if the place cannot be reached or does not fit; create what is absent."""
+        """Raise an error if the destination cannot be reached or does not fit; create what is missing."""
 
     def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
-        """Write letters of one attempt durably before this returns; the same ones again do no harm.
+        """Write dead letters of one attempt durably; writing the same ones again is harmless.
 
-        :param letters: all of the attempt so far; an index is a letter's number
-        :param first: number of the first that is not kept yet
+        :param task: the batch and its attempt
+        :param letters: all dead letters of the attempt so far; a dead letter's number is its index
+        :param first: number of the first one that is not stored yet
         """
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
         """See :meth:`Sink.letters`."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 class _RefusedError(CkptError):
-    """The sink found bad records; never seen outside, since the batch is tried again without them."""
+    """Signal that the sink found bad records; never leaves this module, since the batch is retried without them."""
 
 
 class BoxedWriter:
-    """A sink's writer whose batches' dead letters go into a box; see :class:`Writer`.
+    """Sink writer whose dead letters go into a dead letter store; see :class:`Writer`.
 
-    :param queue: what the pipeline says of dead letters
+    :param queue: the pipeline's dead letter settings
     """
 
     def __init__(self, writer: Writer, box: LetterBox, queue: DeadLetterQueue) -> None:
@@ -65,9 +66,12 @@ class BoxedWriter:
         self._queue = queue
 
     def deliver(self, task: BatchTask, content: Content) -> Outcome:
-        """Keep the batch's letters, then claim; once more without those records that the sink found bad.
+        """Store the batch's dead letters, then deliver the rest.
 
-        :raises DeadLetterQueueError: if a letter cannot be kept; then nothing of the batch is delivered or claimed
+        If the sink finds bad records, their dead letters are stored too and the batch is delivered again without them.
+
+        :raises DeadLetterQueueError: if a dead letter cannot be stored; nothing of the batch is delivered or claimed
+            then
         """
         rows, letters, kept = content.rows, list(content.letters), 0
         refused: dict[int, ErrorInfo] = {}
@@ -90,7 +94,7 @@ class BoxedWriter:
             rows = without(rows, refused)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         self._writer.close()
         self._box.close()
 
@@ -103,12 +107,12 @@ class BoxedWriter:
                 failures += 1
                 if failures > self._queue.max_dlq_retries:
                     raise DeadLetterQueueError(
-                        f"{error.message.removesuffix('.')}. The batch's dead letters could not be kept, so nothing of "
-                        "it was sent.",
+                        f"{error.message.removesuffix('.')}. The batch's dead letters could not be stored, so nothing "
+                        "of it was sent.",
                         batch=str(task.key),
                         position=letters[first].position,
                         sqlstate=error.sqlstate,
-                        hint=error.hint or "Let dead_letter_queue take them, then run again.",
+                        hint=error.hint or "Repair the destination of dead_letter_queue, then run again.",
                     ) from error
                 time.sleep(LETTER_PAUSE)
             else:
@@ -116,7 +120,7 @@ class BoxedWriter:
 
 
 class BoxedSink:
-    """A sink whose dead letters are in a box; see :class:`Sink`."""
+    """Sink whose dead letters are in a dead letter store; see :class:`Sink`."""
 
     def __init__(self, sink: Sink, box: LetterBox) -> None:
         self._sink = sink
@@ -129,7 +133,7 @@ class BoxedSink:
         return self._sink.location
 
     def check(self, *, create: bool = True) -> None:
-        """See :meth:`Sink.check`; the box is checked, too."""
+        """See :meth:`Sink.check`; the dead letter store is checked, too."""
         self._sink.check(create=create)
         if create:
             self._box.check()
@@ -184,22 +188,22 @@ class BoxedSink:
         return self._sink.target_rows(exact=exact)
 
     def damaged_files(self) -> Iterator[str]:
-        """See :class:`KeepsFiles`; none where the target is not made of files."""
+        """See :class:`KeepsFiles`; yields nothing if the target is not made of files."""
         return self._sink.damaged_files() if isinstance(self._sink, KeepsFiles) else iter(())
 
     def keep_witness(self, epoch: int) -> None:
-        """See :class:`KeepsWitness`; nothing where the target has none."""
+        """See :class:`KeepsWitness`; does nothing if the target has no witness."""
         if isinstance(self._sink, KeepsWitness):
             self._sink.keep_witness(epoch)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         self._sink.close()
         self._box.close()
 
 
 def _with_types(outcome: Outcome, letters: Sequence[DeadLetter]) -> Outcome:
-    """The outcome of an attempt that claimed, with what it left in the box; the writer knew of no letters."""
+    """Return the outcome of an attempt that claimed, with the number of its dead letters by error type."""
     if outcome.found or outcome.outcome not in _CLAIMED:
         return outcome
     return replace(outcome, letters=dict(Counter(letter.error.type.value for letter in letters)))

@@ -1,4 +1,4 @@
-"""Dead letters as their numbers in the ledger's index name them."""
+"""Read dead letters from a sink by their numbers in the ledger's index."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from airflow_provider_ckpt.core.errors import SinkError
 
 
 def kept(sink: Sink, wanted: Iterable[Letters]) -> Iterator[tuple[Letters, list[KeptLetter]]]:
-    """The dead letters behind each run of them, in the order given; the sink is asked once, for all attempts.
+    """Yield the stored dead letters of each run, in the order given. The sink is queried once for all attempts.
 
-    :raises SinkError: if the sink does not hold them all
+    :param sink: the sink that stores them
+    :param wanted: runs of dead letters
+    :raises SinkError: if the sink does not have all of them
     """
     groups = [(source, list(group)) for source, group in groupby(wanted, key=lambda letters: letters.source)]
     read = sink.letters([source for source, _ in groups])
@@ -29,15 +31,15 @@ def kept(sink: Sink, wanted: Iterable[Letters]) -> Iterator[tuple[Letters, list[
             if len(found) != letters.records:
                 raise SinkError(
                     f"the sink holds {len(found)} of {letters.records} dead letters of type {letters.error_type} "
-                    "that its receipt tells of.",
+                    "that its receipt counts.",
                     batch=str(source.key),
-                    hint="Restore the sink's dead letters from a backup; what cannot be restored is to be discarded.",
+                    hint="Restore the sink's dead letters from a backup; discard those that cannot be restored.",
                 )
             yield letters, found
 
 
 def types_of(sink: Sink, sources: Collection[AttemptKey]) -> dict[AttemptKey, dict[str, int]]:
-    """How many dead letters of each error type some attempts left, asked for all at once."""
+    """Return the number of dead letters by error type for each attempt, with one query for all attempts."""
     found: dict[AttemptKey, dict[str, int]] = {source: {} for source in sorted(sources)}
     for item in sink.letters(found):
         types, name = found[item.source], item.letter.error.type.value

@@ -1,7 +1,8 @@
-"""Days and instants as text where Python or Arrow have none: PostgreSQL's infinities, and years far from ours.
+"""Convert dates and timestamps that Python or Arrow cannot represent to text: infinities and distant years.
 
-Python knows the years 1 to 9999; Arrow's own texts are right from -32767 to 32767. Dead letters have the years before 1
-as PostgreSQL writes them, with BC; what is delivered has them as ISO 8601 does.
+Python supports the years 1 to 9999; Arrow's own text conversion is correct from -32767 to 32767. PostgreSQL also has
+infinities and wider ranges. Dead letters write years before 1 as PostgreSQL does, with BC; delivered data writes them
+as in ISO 8601.
 """
 
 from __future__ import annotations
@@ -20,29 +21,32 @@ _Maps = type[list[Any]] | type[dict[Any, Any]]
 
 _DAY = 86_400_000_000
 _CYCLE = 146_097
-"""Days in 400 years, after which the calendar repeats."""
+"""Days in 400 years, the period of the calendar."""
 
 _OF_1970 = date(1970, 1, 1).toordinal()
 _TO_2000 = (date(2000, 1, 1) - date(1970, 1, 1)).days
-"""PostgreSQL counts from 2000; its infinities are the ends of that count, which the driver has wrapped around."""
+"""Days from 1970 to 2000, by which PostgreSQL's values are shifted.
+
+PostgreSQL counts from 2000, and its infinities are the ends of that count; shifted to 1970 they wrap around.
+"""
 
 _INFINITY = {"date": -(2**31) + _TO_2000 - 1, "timestamp": -(2**63) + _TO_2000 * _DAY - 1}
-"""What the driver gives for infinity; one more is minus infinity."""
+"""The driver's values for infinity; the value plus one is minus infinity."""
 
 _WRITTEN = re.compile(
     r"(?P<year>\d{4,})(?P<rest>-\d\d-\d\d)(?:T(?P<time>\d\d:\d\d:\d\d(?:\.\d{6})?)(?:\+00:00)?)?(?P<bc> BC)?"
 )
-"""What :func:`day` and :func:`instant` write, infinity excepted."""
+"""Pattern of the texts that :func:`day` and :func:`instant` return, except infinities."""
 
 _FIRST_DAY, _LAST_DAY = -12_687_428, 11_248_737
-"""Of the years for which Arrow has a text."""
+"""First and last day of the years that Arrow can convert to text."""
 
 _WRAPPED = _INFINITY["timestamp"]
-"""Below it lie PostgreSQL's times after the year 294246, wrapped around like its infinities."""
+"""Smaller values are PostgreSQL's times after the year 294246, wrapped around like its infinities."""
 
 
 def texts(column: pa.Array) -> pa.Array:
-    """A column of days or instants as texts; any other column as it is."""
+    """Convert a column of dates or timestamps to text; return any other column unchanged."""
     import pyarrow as pa
 
     kind = column.type
@@ -55,10 +59,11 @@ def texts(column: pa.Array) -> pa.Array:
 
 
 def objects(column: pa.Array, text: _Text, maps: _Maps = list) -> list[Any]:
-    """Values as Python has them, and where it has none for a day or an instant, however deep inside, its text.
+    """Convert values to Python objects; dates and timestamps that Python cannot represent become text, at any depth.
 
-    :param text: of days or instants, :func:`texts` or :func:`iso`
-    :param maps: what becomes of a map: a list of pairs, or a dictionary
+    :param column: Arrow values of any type
+    :param text: function that converts dates or timestamps to text: :func:`texts` or :func:`iso`
+    :param maps: Python type for a map: ``list`` for a list of pairs, or ``dict``
     """
     try:
         found: list[Any] = column.to_pylist(maps_as_pydicts="lossy" if maps is dict else None)
@@ -68,7 +73,7 @@ def objects(column: pa.Array, text: _Text, maps: _Maps = list) -> list[Any]:
 
 
 def _object(value: pa.Scalar, text: _Text, maps: _Maps) -> Any:
-    """The same for one value, by its parts."""
+    """Convert one value, recursively."""
     import pyarrow as pa
 
     if not value.is_valid:
@@ -85,30 +90,31 @@ def _object(value: pa.Scalar, text: _Text, maps: _Maps) -> Any:
 
 
 def parsed(written: Sequence[str | None], kind: pa.DataType) -> pa.Array:
-    """Days or instants from texts, among others those that :func:`texts` gives.
+    """Parse texts of dates or timestamps, including those that :func:`texts` returns.
 
-    :param kind: of a day, or of an instant in microseconds
-    :raises pyarrow.ArrowInvalid: if a text is none; or ``ValueError``, or ``OverflowError``
+    :param written: the texts
+    :param kind: Arrow type of the result: a date, or a timestamp in microseconds
+    :raises pyarrow.ArrowInvalid: if a text cannot be parsed; possibly ``ValueError`` or ``OverflowError`` instead
     """
     import pyarrow as pa
 
     column = pa.array(written, pa.string())
     try:
         return column.cast(kind)
-    except pa.ArrowInvalid:  # at least one is of a year for which Arrow has no text
+    except pa.ArrowInvalid:  # at least one is of a year that Arrow cannot parse
         stored = pa.int32() if pa.types.is_date(kind) else pa.int64()
         return pa.array([None if text is None else _number(text, kind) for text in written], stored).view(kind)
 
 
 def microseconds(written: str) -> int:
-    """The inverse of :func:`instant` for one in UTC."""
+    """Return the microseconds since 1970 of a UTC timestamp's text; the inverse of :func:`instant`."""
     import pyarrow as pa
 
     return int(parsed([written], pa.timestamp("us", "UTC"))[0].value)
 
 
 def beyond(column: pa.Array) -> pa.Array:
-    """Which days or instants Arrow has no text for."""
+    """Return a mask of the dates or timestamps that Arrow cannot convert to text."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -118,11 +124,12 @@ def beyond(column: pa.Array) -> pa.Array:
 
 
 def iso(column: pa.Array, between: str = "T") -> pa.Array:
-    """Days or instants in ISO 8601, those in UTC with ``Z``.
+    """Convert dates or timestamps to ISO 8601, with ``Z`` for UTC.
 
-    A year has four digits or as many as it needs; 0000 is 1 BC, and a minus is before what is earlier.
+    A year has four digits, or as many as it needs; 0000 is 1 BC, and earlier years are negative.
 
-    :param between: what stands between day and time
+    :param column: dates or timestamps
+    :param between: separator of date and time
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -141,14 +148,14 @@ def iso(column: pa.Array, between: str = "T") -> pa.Array:
 
 
 def day(number: int) -> str:
-    """A day by its number since 1970."""
+    """Return the text of a date given as days since 1970."""
     return _infinity(number, "date") or _date(number)
 
 
 def instant(number: int, *, zoned: bool) -> str:
-    """An instant by its microseconds since 1970.
+    """Return the text of a timestamp given as microseconds since 1970.
 
-    :param zoned: whether it is one in UTC, or a local time of no known zone
+    :param zoned: whether it is in UTC, not a local time without a zone
     """
     days, rest = divmod(number + 2**64 if number < _WRAPPED else number, _DAY)
     at = _time(rest).isoformat()
@@ -156,7 +163,10 @@ def instant(number: int, *, zoned: bool) -> str:
 
 
 def _number(text: str, kind: pa.DataType) -> int:
-    """The inverse of :func:`day` and :func:`instant`; Arrow reads what these do not write."""
+    """Parse the text of one date or timestamp; the inverse of :func:`day` and :func:`instant`.
+
+    Texts that those functions do not produce are parsed by Arrow.
+    """
     import pyarrow as pa
 
     infinity = _INFINITY["date" if pa.types.is_date(kind) else "timestamp"]
@@ -176,7 +186,7 @@ def _number(text: str, kind: pa.DataType) -> int:
 
 
 def _numbers(column: pa.Array) -> pa.Array:
-    """Days or microseconds since 1970."""
+    """Return days or microseconds since 1970."""
     import pyarrow as pa
 
     if pa.types.is_date(column.type):
@@ -200,7 +210,7 @@ def _date(number: int, rest: str = "") -> str:
 
 
 def _calendar(number: int) -> tuple[int, str]:
-    """The year of a day, 0 for 1 BC, and the rest of its date."""
+    """Return the year of a day (0 is 1 BC) and the rest of its ISO date."""
     cycles, inside = divmod(number + _OF_1970 - 1, _CYCLE)
     found = date.fromordinal(inside + 1)
     return found.year + 400 * cycles, found.isoformat()[4:]

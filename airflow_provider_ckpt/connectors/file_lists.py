@@ -1,12 +1,12 @@
-"""Lists of discovered source files, kept in the sink: they tell a ledger that was lost or restored what positions mean.
+"""Lists of discovered source files, stored in the sink so that a lost or restored ledger can recover its positions.
 
-A position of a files source counts the bytes (or rows) of all files in the order of their discovery, and another
-discovery may find another order. So whoever discovers files keeps their list in the sink before the ledger records it
-and before anything of them is sent.
+A position of a files source counts the bytes (or rows) of all files in the order of their discovery, and a second
+discovery may find another order. So a discovery stores its list in the sink before the ledger records it and before
+anything of these files is sent.
 
-Each list says where it begins and under which epoch it was kept. Of several that begin at the same file the one of the
-highest epoch is the one that the ledger recorded: a run keeps a list that it found under its own epoch again before it
-records it, and the ledger refuses whoever has been fenced.
+Each list states the file at which it begins and the epoch that stored it. If several begin at the same file, the one
+with the highest epoch is the one that the ledger recorded: a run stores a list that it found again under its own epoch
+before recording it, and the ledger refuses a fenced run.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any, Self
 from airflow_provider_ckpt.connectors.protocols import SourceFile
 
 _LARGEST = 256 << 10
-"""Bytes of one list as JSON, about: less than any sink takes as one value."""
+"""Approximate maximum size of one list as JSON, in bytes; every sink accepts values of this size."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileList:
     """Files that were discovered together, or a part of them.
 
-    :param epoch: of the run that keeps it
-    :param files: at least one, in the order of their ordinals
-    :param start: the position at which the partition begins, if it was begun on these files
+    :param epoch: epoch of the run that stores the list
+    :param files: at least one file, in the order of their ordinals
+    :param start: base position of the partition, if it started with these files
     """
 
     epoch: int
@@ -37,32 +37,32 @@ class FileList:
 
     @property
     def first(self) -> int:
-        """The ordinal of the first file."""
+        """Ordinal of the first file."""
         return self.files[0].ordinal
 
     @property
     def name(self) -> str:
-        """No two lists of one pipeline have the same."""
+        """Name that is unique among the lists of one pipeline."""
         return f"files:{self.first}:{self.epoch}"
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         rows = [[file.path, file.base, file.size, file.etag] for file in self.files]
         return {"first": self.first, "epoch": self.epoch, "start": self.start, "files": rows}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The list that :meth:`to_json` wrote."""
+        """Return the list that :meth:`to_json` wrote."""
         files = (SourceFile(number, *row) for number, row in enumerate(data["files"], start=data["first"]))
         return cls(data["epoch"], tuple(files), data["start"])
 
 
 def parted(files: Sequence[SourceFile], epoch: int, start: int | None = None) -> Iterator[FileList]:
-    """The lists in which newly discovered files are kept, none larger than a sink takes.
+    """Split newly discovered files into lists that every sink can store.
 
-    :param files: newly discovered, in order
-    :param epoch: of the run that keeps them
-    :param start: the position at which the partition begins, if it begins on these files
+    :param files: newly discovered files, in order
+    :param epoch: epoch of the run that stores them
+    :param start: base position of the partition, if it starts with these files
     """
     part: list[SourceFile] = []
     size = 0
@@ -78,13 +78,13 @@ def parted(files: Sequence[SourceFile], epoch: int, start: int | None = None) ->
 
 
 def following(known: Sequence[SourceFile], kept: Iterable[FileList]) -> list[FileList]:
-    """The lists that continue what is known, one after the other.
+    """Return the lists that continue the known files, in order.
 
-    One that names a file which is known already, or does not begin where the one before ends, was kept by a run that
-    had been fenced, and counts for nothing.
+    A list that names a known file, or does not begin where the one before it ends, was stored by a run that had been
+    fenced, and is ignored.
 
-    :param known: the files before, in order; of all
-    :param kept: every list that begins at or behind their end
+    :param known: the files recorded so far, in order
+    :param kept: every stored list that begins at or after their end
     """
     paths = {file.path for file in known}
     ordinal, base = (known[-1].ordinal + 1, known[-1].base + known[-1].size) if known else (0, 0)

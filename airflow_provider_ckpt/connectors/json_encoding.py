@@ -1,8 +1,8 @@
-"""Rows as JSON objects, column by column in Arrow: no Python object for a value that needs none.
+"""Encode rows as JSON objects column by column in Arrow, without Python objects for simple values.
 
-Numbers and truth values stay what they are; what JSON has no type for becomes text: times in ISO 8601 (with ``Z`` where
-the column has a zone; see :func:`~.moments.iso`), binary values in base64, NaN and the infinities by name. A variant is
-the JSON that it stands for. A null stays a null.
+Numbers and booleans stay JSON numbers and booleans. Types that JSON lacks become text: times in ISO 8601 (with ``Z``
+where the column has a zone; see :func:`~.extreme_times.iso`), binary values in base64, NaN and the infinities by name.
+A variant becomes the JSON that it contains. A null stays null.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _Encode = Callable[["pa.Array"], "pa.Array"]
 
 
 def objects(columns: dict[str, pa.ChunkedArray], size: int) -> pa.Array:
-    """One JSON object for each row, as text.
+    """Return one JSON object for each row, as text.
 
-    :param columns: by name, in the order of the objects' fields
-    :param size: how many rows
+    :param columns: columns by name, in the order of the objects' fields
+    :param size: number of rows
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -43,7 +43,7 @@ def objects(columns: dict[str, pa.ChunkedArray], size: int) -> pa.Array:
 
 
 def values(column: pa.Array) -> pa.Array:
-    """One JSON value for each value of a column, as text."""
+    """Return one JSON value for each value of a column, as text."""
     import pyarrow.compute as pc
 
     return pc.fill_null(_encoder(column.type)(column), "null")
@@ -86,7 +86,7 @@ def _quoted(column: pa.Array) -> pa.Array:
 
 
 def _strings(column: pa.Array) -> pa.Array:
-    """Texts in quotes; only those that hold something to escape are looked at one by one."""
+    """Quote texts; only those with characters to escape are processed one by one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -110,7 +110,7 @@ def _one_by_one(column: pa.Array) -> pa.Array:
 
 
 def _value(value: Any) -> str:
-    """A value as JSON text, by its Python type; decimals keep every digit."""
+    """Encode one Python value as JSON; decimals keep every digit."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_text(str(name))}:{_value(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""What a source and a sink must be able to do; one conformance suite each holds them to it.
+"""Interfaces of sources and sinks; one conformance suite for each tests the connectors against them.
 
-Each has a half that runs in the process holding the lease (``Source``, ``Sink``; no Spark, light imports) and a half
-that runs inside a lane on a Spark executor (``Reader``, ``Writer``). Neither knows Airflow or the ledger.
+Each has a side that runs in the process holding the lease (``Source``, ``Sink``; no Spark, light imports) and a side
+that runs inside a lane on a Spark executor (``Reader``, ``Writer``). None of them knows Airflow or the ledger.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.file_lists import FileList
 
 POSITION = "__pos"
-"""Name of the int64 column that carries each record's source position, first in every Arrow batch a reader yields."""
+"""Name of the int64 column with each record's source position, first in every Arrow batch that a reader yields."""
 
 NUMBER = "__number"
-"""Name of the int64 column that tells a batch's rows apart, first in what a writer gets: positions may be shared."""
+"""Name of the int64 column that numbers a batch's rows, first in a writer's rows; several rows may share a position."""
 
 REACHES = "reaches"
-"""Key of a partition's state (:attr:`Plan.states`): the position before which the source holds records already, where
-some of them cannot be read yet. Lag is counted up to there."""
+"""Key of a partition's state (:attr:`Plan.states`): the position before which the source already contains records.
+
+Some of these may not be readable yet. Lag is counted up to this position.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where a source or sink is and how to get in: an Airflow connection, reduced to what drivers need."""
+    """Address and credentials of a source or sink: an Airflow connection, reduced to what drivers need."""
 
     id: str
     type: str
@@ -49,12 +51,12 @@ class Connection:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict that holds the password: only for files of mode 0600 and Spark's own channels."""
+        """Return a JSON-ready dict with the password: only for files of mode 0600 and Spark's own channels."""
         return {name: getattr(self, name) for name in self.__slots__} | {"extra": dict(self.extra)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Connection:
-        """The connection that :meth:`to_json` wrote."""
+        """Return the connection that :meth:`to_json` wrote."""
         return cls(**data)
 
 
@@ -66,8 +68,8 @@ class SourcePartition:
     """A part of a source with an order of its own.
 
     :param id: short and stable; appears in batch names
-    :param identity: names the very thing (topic id; system identifier and table oid; resolved directory), so that a
-        recreated one is a clear error instead of a silent restart
+    :param identity: identifies the object itself (topic id; system identifier and table oid; resolved directory), so
+        that a recreated one is a clear error instead of a silent restart
     """
 
     id: str
@@ -76,12 +78,14 @@ class SourcePartition:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A discovered file, recorded for good in the order of discovery.
+    """A discovered file, recorded permanently in the order of discovery.
 
-    :param ordinal: from 0, in discovery order
-    :param base: the position of its first byte: the sum of the sizes of all files before it
-    :param size: bytes
-    :param etag: changes when the file does (modification time in ns and inode, or the object store's etag)
+    :param ordinal: number in discovery order, from 0
+    :param path: absolute path
+    :param base: position of its first byte: the sum of the sizes of all files before it
+    :param size: number of bytes (of rows for Parquet)
+    :param etag: identifies the content; changes when the file does (modification time in ns, size and inode, or the
+        object store's etag)
     """
 
     ordinal: int
@@ -93,11 +97,11 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a partition begins.
+    """Base of a partition at its first start.
 
-    :param position: its base
-    :param files: the files that the base was counted on, in order (files source); they are recorded with it, so that
-        the base means the same bytes whatever turns up before the first plan
+    :param position: the base
+    :param files: files that the base was counted on, in order (files source); they are recorded with it, so that the
+        base means the same bytes even if other files appear before the first planning
     """
 
     position: int
@@ -106,11 +110,12 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """A stretch of one partition to cut into batches.
+    """A range of one partition to split into batches.
 
+    :param partition: its id
     :param start: first position to plan
-    :param end: stop here (a gap to be planned again), or None: as far as the source reaches. Where it is ``start``
-        there is nothing to cut, and only the bound is asked for
+    :param end: end of the range (for a gap to be planned again), or None for as far as the source reaches. If it equals
+        ``start`` there is nothing to split, and only the bound is requested
     """
 
     partition: str
@@ -119,27 +124,30 @@ class Todo:
 
     @property
     def asks_bound(self) -> bool:
-        """Whether it needs to be known how far the source reaches."""
+        """Return whether planning must determine how far the source reaches."""
         return self.end is None or self.end == self.start
 
 
 Unread = Callable[[str, Sequence[Range]], Sequence[Range] | None]
-"""Function that returns those records of some stretches of a partition, below its plan, whose positions no receipt has;
-None where that cannot be told of all of them."""
+"""Function that returns the records of some ranges of a partition, below its plan, whose positions are in no receipt.
+
+It returns None if this is not known for all of the ranges.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What planning is asked for.
+    """Arguments of one planning.
 
-    :param todo: stretches to plan, oldest first
-    :param records_per_batch: obeyed exactly where the source can count, or None: the source picks a good size
-    :param max_records: plan about this many records at most (back-pressure); at least one batch if there is any
-    :param files: what is already discovered (files source)
-    :param states: what :attr:`Plan.states` said last time, by partition
-    :param committed: per partition, the position before which everything has its verdict
-    :param look: whether somebody only asks how much there is: then no bound is waited for longer than a moment
-    :param unread: asks the receipts for what the source shows below the plan; None if nobody can
+    :param todo: ranges to plan, oldest first
+    :param records_per_batch: records of a batch, exact where the source can count; None if the source chooses
+    :param max_records: approximate maximum of records to plan (back-pressure); at least one batch is planned if there
+        are records
+    :param files: files discovered so far (files source)
+    :param states: :attr:`Plan.states` of the previous planning, by partition
+    :param committed: per partition, the position before which every batch has its verdict
+    :param look: whether only the lag is measured; the source then waits at most a moment for a bound
+    :param unread: function that compares what the source shows below the plan with the receipts; None if not available
     """
 
     todo: Sequence[Todo]
@@ -154,9 +162,13 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """A range to be recorded as a batch, with the number of records it is thought to hold.
+    """A range to be recorded as a batch.
 
-    :param expired: whether the source has lost all of it (retention); an event says so, and a person lets it go
+    :param partition: its id
+    :param range: positions of the batch
+    :param records: expected number of records, if known
+    :param expired: whether the source has lost all of them (retention); an event reports this, and a user skips the
+        batch
     """
 
     partition: str
@@ -167,15 +179,15 @@ class PlannedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What planning found; the ledger stores all of it in one transaction.
+    """Result of planning; the ledger stores all of it in one transaction.
 
     :param batches: contiguous per partition, starting where the request's ``todo`` starts
-    :param files: newly discovered files, to be recorded in the same transaction
-    :param bounds: per partition, the position before which nothing new can appear any more
-    :param states: per partition, what the source wants to be told at the next planning
-    :param more: whether the source holds more than was planned (``max_records`` reached)
-    :param refused: parts of the source that cannot be read, each by an error: the run does the rest, then fails
-    :param notices: what is probably not meant, one line each
+    :param files: newly discovered files
+    :param bounds: per partition, the position before which no new records can appear
+    :param states: per partition, values that the source wants back at the next planning
+    :param more: whether the source has more than was planned (``max_records`` reached)
+    :param refused: one error for each part of the source that cannot be read; the run does the rest, then fails
+    :param notices: warnings about probable mistakes, one line each
     """
 
     batches: Sequence[PlannedBatch] = ()
@@ -189,10 +201,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a reader yields beside :data:`POSITION`.
+    """Columns that a reader yields after :data:`POSITION`.
 
-    :param raw: True: one ``value`` column of bytes, to be decoded by the transform, and possibly ``key``, ``headers``
-        and ``timestamp``; False: typed columns
+    :param raw: if True, one ``value`` column of bytes, to be decoded by the transform, and possibly ``key``,
+        ``headers`` and ``timestamp``; if False, typed columns
     :param columns: name and Spark SQL type, in order
     """
 
@@ -201,51 +213,55 @@ class Shape:
 
 
 class Source(Protocol):
-    """The planning half of a source. Errors are :class:`SourceError` or :class:`ConfigError`."""
+    """Planning side of a source. Errors are :class:`SourceError` or :class:`ConfigError`."""
 
     def check(self) -> None:
-        """Fail clearly if the source cannot be reached, or what it names does not exist or does not fit."""
+        """Raise an error if the source cannot be reached, or what the pipeline names does not exist or does not fit."""
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """Every partition that exists now."""
+        """Return every partition that exists now."""
 
     def start(self, partition: str, start_from: str | int) -> Start:
-        """The base for a first start: ``earliest``, ``latest`` or a position."""
+        """Return the base for a first start: ``earliest``, ``latest`` or a position."""
 
     def shape(self) -> Shape:
-        """What readers yield."""
+        """Return the columns that readers yield."""
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Cut what is new (or a gap) into batches; no batch may end beyond a closed bound."""
+        """Split new records (or a gap) into batches; no batch may end beyond a closed bound."""
 
     def late(self) -> bool:
-        """Whether records may still turn up in a range that was read, though its bound was closed."""
+        """Return whether records may still appear in a range that was read, although its bound was closed."""
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:
-        """Return a digest of all records' positions in each range as of now, or None where a range that was read can
-        never show more."""
+        """Return a digest of the positions of all records in each range as of now.
+
+        Return None if a range that was read can never show more records.
+        """
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:
-        """The position of every record in a range now, in order; where :meth:`digests` gives any."""
+        """Return the position of every record in a range now, in order; only where :meth:`digests` returns digests."""
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """The same tasks with ``detail`` filled in for the reader.
+        """Return the same tasks with ``detail`` filled in for the reader.
 
-        :raises SourceError: if a task cannot be read any more; where it names a batch, only that one
+        :param tasks: batches to read
+        :param files: all recorded files (files source)
+        :raises SourceError: if a task can no longer be read; if the error names a batch, it concerns only that one
         """
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One thing that a source has seen, for which its plannings fail.
+    """Evidence from a source for which its plannings fail.
 
-    :param seen: as a sentence
-    :param rows: where the records lie that it speaks of, empty if nothing is lost yet; None if reading late records
-        does not make good for it
-    :param first: what is to be done first, if anything
+    :param seen: the evidence, as a sentence
+    :param rows: ranges of the records concerned; empty if nothing is lost yet; None if reading late records does not
+        repair it
+    :param first: the action to take first, if any
     """
 
     seen: str
@@ -257,8 +273,8 @@ class Told:
 class Alarm:
     """Evidence for which the next planning of a partition would fail.
 
-    :param told: all that was seen
-    :param state: state to keep once all of that is accounted for; the next planning compares with it
+    :param told: all the evidence
+    :param state: state to store once all of it is accounted for; the next planning compares with it
     """
 
     told: Sequence[Told]
@@ -267,42 +283,46 @@ class Alarm:
 
 @runtime_checkable
 class WatchedSource(Protocol):
-    """A source that tells by what the last planning saw whether positions below the plan were given out since."""
+    """A source that detects, from the state of its last planning, positions below the plan that were assigned since."""
 
     def watch(self, partition: str, end: int, state: Mapping[str, Any], unread: Unread | None = None) -> Alarm | None:
         """Return why a partition's next planning would fail; None if it would not.
 
-        The next planning fails if positions below the plan were given out since.
+        The next planning fails if positions below the plan were assigned since the last one.
 
         :param partition: its id
-        :param end: the end of its plan
-        :param state: what the last planning kept
-        :param unread: asks the receipts, as for a planning
+        :param end: end of its plan
+        :param state: what the last planning stored
+        :param unread: function that compares with the receipts, as for a planning
         """
 
 
 class Reader(Protocol):
-    """The reading half of a source, one per lane; keeps its connection across batches."""
+    """Reading side of a source, one per lane; keeps its connection across batches."""
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """The records of the task's range: in position order: column :data:`POSITION`, then those of :class:`Shape`.
+        """Yield the records of the task's range: column :data:`POSITION`, then those of :class:`Shape`; in position
+        order.
 
         Yields nothing for an empty range. Must reach the range's end or raise :class:`SourceError` or :class:`IoError`.
         """
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Dead-letter headers that say where a record came from: ``source-table``, ``source-file`` or
-        ``source-topic``; ``source-partition``, ``source-position``."""
+        """Return the dead letter headers that locate a record.
+
+        These are ``source-table``, ``source-file`` or ``source-topic``, and ``source-partition`` and
+        ``source-position``.
+        """
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 class CarriedReader(Reader, Protocol):
-    """A reader of a source that Spark itself reads: it gives out records that somebody else has."""
+    """Reader of a source that Spark itself reads: it yields records that Spark passed to it."""
 
     def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
-        """Take the records of a batch, which :meth:`read` is to yield."""
+        """Accept the records of a batch, which :meth:`read` is to yield."""
 
 
 # Sinks
@@ -310,7 +330,7 @@ class CarriedReader(Reader, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """Who writes: part of every key in the sink."""
+    """Identity of the writer: part of every key in the sink."""
 
     ledger: str
     pipeline: str
@@ -319,15 +339,15 @@ class SinkContext:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a sink holds of a pipeline before a run takes over.
+    """State of a pipeline in its sink before a run takes over.
 
-    :param epoch: the highest epoch of its fence, 0 if none
+    :param epoch: highest epoch of its fence, 0 if none
     :param ledgers: ids of all ledgers that have receipts or a fence there for this pipeline
-    :param target: the identity of the very target, which one that is made anew under the same name does not have
-        (system identifier and table oid; Delta table id; Iceberg UUID; topic id); None if it does not exist yet
-    :param set_back: a sentence that says by what the sink itself sees that rows delivered before are gone although its
-        receipts stand (truncated, rolled back …); None if it sees nothing of the kind
-    :param gone: batches whose rows those are, as far as :meth:`Sink.receipts` leaves their receipts out for it
+    :param target: identity of the target, which changes if it is recreated under the same name (system identifier and
+        table oid; Delta table id; Iceberg UUID; topic id); None if it does not exist yet
+    :param set_back: sentence with evidence from the sink itself that delivered rows are gone although their receipts
+        exist (truncated, rolled back …); None if there is no such evidence
+    :param gone: batches of those rows, if :meth:`Sink.receipts` leaves out their receipts
     """
 
     epoch: int = 0
@@ -338,100 +358,102 @@ class Claims:
 
 
 class Sink(Protocol):
-    """The controlling half of a sink. Errors are :class:`SinkError`, :class:`IoError` or :class:`ConfigError`."""
+    """Control side of a sink. Errors are :class:`SinkError`, :class:`IoError` or :class:`ConfigError`."""
 
     exactly_once: bool
 
     @property
     def location(self) -> str:
-        """Address of the target, free of secrets and the same in every run: ``postgres://host:5432/db/public.orders``."""
+        """Address of the target, without secrets and the same in every run: ``postgres://host:5432/db/public.orders``."""
 
     def check(self, *, create: bool = True) -> None:
-        """Fail clearly if the sink cannot be reached, the target is missing or not writable; create own bookkeeping.
+        """Raise an error if the sink cannot be reached, or the target is missing or not writable.
 
-        :param create: whether to create what the bookkeeping is kept in; if not, nothing is changed
+        :param create: whether to create the tables, topics or directories of the bookkeeping; if not, nothing is
+            changed
         """
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Fail clearly, before anything is sent, if rows of these columns cannot go into the target as it is.
+        """Raise an error, before anything is sent, if rows of these columns cannot be written to the target as it is.
 
         :param columns: name and Spark SQL type, in order
         :raises ConfigError: naming the columns and what to do
         """
 
     def claims(self) -> Claims:
-        """Whose receipts and which fence are there."""
+        """Return the fence, the ledgers that have receipts, and the target's identity."""
 
     def fence(self, epoch: int) -> None:
-        """A barrier: when it returns, no transaction of an older epoch can commit any more.
+        """Raise the fence to an epoch: when this returns, no transaction of an older epoch can commit any more.
 
-        :raises FencedError: if the sink holds a newer epoch
+        :raises FencedError: if the sink has a newer epoch
         """
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
-        """This ledger's receipts for the pipeline that are news, by partition; all of a partition that is not named.
+        """Yield this ledger's receipts for the pipeline that the ledger does not know yet, in the order of their keys.
 
-        They come in the order of their keys, and are final once :meth:`fence` has returned.
+        They are final once :meth:`fence` has returned.
 
-        :raises ReceiptsUnreadableError: after those that can be read, if others are gone or damaged
+        :param known: what the ledger knows, by partition; all receipts of other partitions are yielded
+        :raises ReceiptsUnreadableError: after the readable ones, if others are gone or damaged
         """
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Those of these batches that have no receipt here, or one whose rows the sink knows to be gone.
+        """Return the batches that have no receipt here, or whose rows the sink knows to be gone.
 
         :param keys: batches of this ledger and pipeline whose receipt the ledger has seen
         """
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
-        """The dead letters that some attempts left, attempt by attempt as asked, each in an order that never changes.
+        """Yield the dead letters of some attempts, attempt by attempt in the order given, each in a stable order.
 
-        The caller names attempts that a receipt names; what any other attempt left counts for nothing.
+        The caller passes attempts that a receipt names; what any other attempt left does not count.
         """
 
     def keep_replay(self, partition: str, replay: Replay) -> None:
-        """Keep, for a ledger that is lost, which dead letters a side partition sends; before anything of it is sent."""
+        """Store which dead letters a side partition sends, before any of them is sent; needed if the ledger is lost."""
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """What was kept of these side partitions; of one that never was sent, nothing."""
+        """Return the stored replays of these side partitions; those that never sent anything are left out."""
 
     def keep_files(self, files: FileList) -> None:
-        """Keep, for a ledger that is lost or restored, a list of discovered files; before anything of them is sent."""
+        """Store a list of discovered files before anything of them is sent; needed if the ledger is lost or restored."""
 
     def kept_files(self, first: int) -> Sequence[FileList]:
-        """The lists of files that begin at an ordinal or later, in any order."""
+        """Return the stored lists of files that begin at an ordinal or later, in any order."""
 
     def target_rows(self, *, exact: bool = False) -> int | None:
-        """How many rows the target holds, or None where that cannot be told.
+        """Return the number of rows in the target, or None if it is not known.
 
-        :param exact: count them whatever it costs; otherwise only where it is cheap enough to ask
+        :param exact: count them whatever it costs; otherwise only if it is cheap
         """
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 @runtime_checkable
 class KeepsFiles(Protocol):
-    """A sink whose target is made of files that can be lost one by one, which its count of rows does not notice."""
+    """A sink whose target consists of files that can be lost one by one, which its row count does not show."""
 
     def damaged_files(self) -> Iterator[str]:
-        """A sentence for each file of the target that is missing or not as it was written, naming it."""
+        """Yield a sentence for each file of the target that is missing or not as it was written."""
 
 
 @runtime_checkable
 class KeepsWitness(Protocol):
-    """A sink that tells by a witness of its own, kept with the fence, whether rows are gone although receipts stand."""
+    """A sink that detects, by a witness stored with the fence, that rows are gone although their receipts exist."""
 
     def keep_witness(self, epoch: int) -> None:
-        """Take and keep a witness of the target as it is now, if the fence still stands at this epoch.
+        """Store a witness of the target as it is now, if the fence is still at this epoch.
 
-        :param epoch: of the run that has delivered something
+        :param epoch: epoch of the run, which has delivered something
         """
 
 
 @runtime_checkable
 class ComparesTargets(Protocol):
-    """A sink that says in words how the target's identity differs from the one that was written."""
+    """A sink that describes how the target's identity differs from the one that was written to."""
 
     def compare_targets(self, before: str, now: str) -> str | None:
         """Return the parts that differ and ordinary reasons, as a clause; None if the identities cannot be compared.
@@ -442,29 +464,33 @@ class ComparesTargets(Protocol):
 
 
 class Writer(Protocol):
-    """The writing half of a sink, one per lane; keeps its connection across batches."""
+    """Writing side of a sink, one per lane; keeps its connection across batches."""
 
     def deliver(self, task: BatchTask, content: Content) -> Outcome:
-        """Claim the task's verdict and have its effect, in one transaction.
+        """Claim the task's verdict and carry out its effect, in one transaction.
 
         ``deliver`` writes the rows and dead letters; ``reject`` gets all records as ``content.letters`` and no rows;
-        ``void`` gets nothing. If a receipt exists already: no effect, the outcome carries it and ``found``. A two-phase
-        sink returns ``staged``. Nothing is raised for a failed batch: the outcome says ``failed`` with the error, and
-        what it wrote is rolled back. :class:`FencedError` is raised when a newer epoch holds the fence.
+        ``void`` gets nothing. If a receipt exists already, nothing is written; the outcome has that receipt and
+        ``found``. A two-phase sink returns ``staged``. A failed batch raises nothing: the outcome is ``failed`` with
+        the error, and what was written is rolled back.
+
+        :param task: the batch, its attempt and instruction
+        :param content: its rows and dead letters
+        :raises FencedError: if the fence is at a newer epoch
         """
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 class Committer(Protocol):
-    """The second phase of a two-phase sink; runs once a wave in the process that called Spark."""
+    """Second phase of a two-phase sink; runs once a wave in the process that called Spark."""
 
     def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
         """Commit staged batches, and return the final outcome of each.
 
-        In a pinned pipeline that is a contiguous prefix of each partition: after a batch that failed, later ones of its
-        partition are not attempted. In any other, each batch stands for itself.
+        In a pinned pipeline the committed batches are a contiguous prefix of each partition: after a batch that failed,
+        later ones of its partition are not attempted. In any other pipeline, batches are independent.
 
-        :raises FencedError: when a newer epoch holds the fence
+        :raises FencedError: if the fence is at a newer epoch
         """

@@ -1,9 +1,9 @@
-"""The positions of a batch's records, as a receipt keeps them: a digest, and all of them where that takes little room.
+"""Store the positions of a batch's records in its receipt: a digest, and the full list where it is small enough.
 
-By these ``recover`` tells later which records of a range came after it was read, though others have moved away. The
-digest does not depend on order: a count, and sums over each position's quotient and remainder by a prime, and over the
-remainder's cube. All positions are kept as their differences, compressed, which takes some hundred bytes for dense
-ids of any number, and about four bytes a record for times.
+With these ``recover`` detects which records of a range appeared after it was read, even if others have disappeared. The
+digest does not depend on order: it is a count, and sums over each position's quotient and remainder by a prime and over
+the remainder's cube. The full list is stored as compressed differences, which takes some hundred bytes for any number
+of dense ids, and about four bytes a record for times.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 PRIME = 2**31 - 1
-"""The square of a remainder by it, and a product with another, fit into 64 bits."""
+"""Prime divisor of the digest; the product of two remainders fits into 64 bits."""
 
 MOST = 24_000
-"""Characters that a receipt spends on positions at most."""
+"""Maximum number of characters that a receipt spends on positions."""
 
 _SAMPLE = 4_096
 _WIDTHS = ("u1", "u2", "u4", "u8")
@@ -37,8 +37,8 @@ class Digest:
     """Digest of positions: equal digests mean equal positions, except for a chance of one in billions.
 
     :param count: number of positions
-    :param sums: of the quotients by :data:`PRIME`, rounded down, of the remainders, and of the remainders' cubes, each
-        cube modulo the prime; None where only the count is known
+    :param sums: sums of the quotients by :data:`PRIME`, rounded down, of the remainders, and of the remainders' cubes,
+        each cube modulo the prime; None if only the count is known
     """
 
     count: int
@@ -46,14 +46,14 @@ class Digest:
 
     @classmethod
     def of(cls, positions: npt.NDArray[np.int64]) -> Digest:
-        """The digest of some positions."""
+        """Return the digest of positions."""
         quotients, remainders = positions // PRIME, positions % PRIME
         cubes = remainders * remainders % PRIME * remainders % PRIME
         return cls(len(positions), (int(quotients.sum()), int(remainders.sum()), int(cubes.sum())))
 
     @classmethod
     def total(cls, parts: Iterable[Digest]) -> Digest:
-        """The digest of the positions of several."""
+        """Return the digest of the union of several sets of positions, given their digests."""
         count, sums = 0, (0, 0, 0)
         for part in parts:
             assert part.sums is not None
@@ -62,17 +62,17 @@ class Digest:
         return cls(count, sums)
 
     def same(self, other: Digest) -> bool:
-        """Whether both are of the same positions, as far as is known."""
+        """Return whether both digests may be of the same positions; without sums, only the counts are compared."""
         if self.sums is None or other.sums is None:
             return self.count == other.count
         return self == other
 
     @staticmethod
     def sql(position: str, rows: str) -> str:
-        """A query for the digest of rows, in PostgreSQL's SQL.
+        """Return a query, in PostgreSQL's SQL, that computes the digest of rows.
 
-        :param position: an expression of a 64-bit integer
-        :param rows: the rest, from FROM on
+        :param position: SQL expression of a 64-bit integer
+        :param rows: rest of the query, starting with FROM
         """
         quotient, left = f"p / {PRIME} - (p % {PRIME} < 0)::int", f"(p % {PRIME} + {PRIME}) % {PRIME}"
         sums = ", ".join(f"coalesce(sum({value}), 0)::bigint" for value in ("q", "r", f"r * r % {PRIME} * r % {PRIME}"))
@@ -82,10 +82,10 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Positions of a batch's records, as its receipt keeps them.
+    """Positions of a batch's records, as its receipt stores them.
 
-    :param digest: of the positions
-    :param packed: all of them, in order; None if that takes too much room
+    :param digest: digest of the positions
+    :param packed: all of them in order, compressed; None if they need too much space
     """
 
     digest: Digest
@@ -93,9 +93,9 @@ class Positions:
 
     @classmethod
     def of(cls, positions: Any) -> Positions:
-        """Those of a batch.
+        """Return the positions of a batch.
 
-        :param positions: as a numpy array, or a sequence
+        :param positions: numpy array or sequence
         """
         import numpy as np
 
@@ -103,7 +103,7 @@ class Positions:
         return cls(Digest.of(array), _packed(array))
 
     def text(self) -> str:
-        """The text that a receipt keeps; :meth:`parse` is its inverse."""
+        """Return the text for the receipt; :meth:`parse` is its inverse."""
         assert self.digest.sums is not None
         sums = ",".join(map(str, (self.digest.count, *self.digest.sums)))
         return sums if self.packed is None else f"{sums};{self.packed}"
@@ -116,22 +116,22 @@ class Positions:
         return cls(Digest(count, (quotients, remainders, cubes)), packed or None)
 
     def all(self) -> npt.NDArray[np.int64] | None:
-        """Every position, in order; None if they are not kept."""
+        """Return every position, in order; None if they are not stored."""
         return None if self.packed is None else _unpacked(self.packed)
 
 
 def surplus(
     read: Iterable[tuple[Range, Positions]], shown: Sequence[int], within: Range, pending: Sequence[Range] = ()
 ) -> Surplus:
-    """Which of the positions that a range shows now came after it was read.
+    """Find the positions that a range shows now and that appeared after it was read.
 
-    A position that was read before, and shows more records than then, cannot be read again without doubling some.
+    A position that was read before and shows more records now cannot be read again without duplicating some.
 
-    :param read: what was read of which range, oldest first, each with all its positions; a later reading stands for
-        an earlier one of the same positions
+    :param read: ranges that were read, oldest first, each with all its positions; a later reading replaces an earlier
+        one of the same positions
     :param shown: every position that the range shows now, in order
     :param within: the range
-    :param pending: stretches that are still to be read: what they show is left out
+    :param pending: ranges that are still to be read; their positions are ignored
     """
     before: Counter[int] = Counter()
     for span, reading in read:
@@ -153,7 +153,7 @@ def surplus(
 
 
 def _spans(fresh: Sequence[int], read: Sequence[int]) -> Iterator[Range]:
-    """The fewest ranges that hold some positions and none that was read; both in order."""
+    """Yield the fewest ranges that contain all given positions and none that was read; both are sorted."""
     from bisect import bisect_left
 
     groups: list[Range] = []
@@ -166,7 +166,10 @@ def _spans(fresh: Sequence[int], read: Sequence[int]) -> Iterator[Range]:
 
 
 def _packed(positions: npt.NDArray[np.int64]) -> str | None:
-    """Positions in order as text: the first, the width of differences, and these compressed."""
+    """Encode sorted positions as text: the first one, the width of the differences, and the compressed differences.
+
+    Return None if the text would be longer than :data:`MOST`.
+    """
     import numpy as np
 
     if not len(positions):

@@ -1,4 +1,4 @@
-"""Finds the halves of a connector by the type a pipeline names, and imports its module only then."""
+"""Find the classes of a connector by the type that a pipeline names, and import its module only then."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _load(module: str, name: str) -> Any:
 
 
 def lane_modules(pipeline: Pipeline) -> list[str]:
-    """The modules that a lane of the pipeline is going to import, and the drivers that those import late."""
+    """Return the modules that a lane of the pipeline imports, and the drivers that those import lazily."""
     reader = _PARQUET_READER if pipeline.source.columnar else _READERS[pipeline.source.type]
     entries = [reader, _WRITERS[pipeline.sink.type]]
     kinds: set[str] = {pipeline.source.type, pipeline.sink.type}
@@ -87,13 +87,18 @@ def lane_modules(pipeline: Pipeline) -> list[str]:
 
 
 def open_source(pipeline: Pipeline, connection: Connection | None) -> Source:
-    """The planning half of the pipeline's source."""
+    """Create the planning side of the pipeline's source."""
     entry = _PARQUET_SOURCE if pipeline.source.columnar else _SOURCES[pipeline.source.type]
     return cast("Source", _load(*entry)(pipeline, connection))
 
 
 def open_reader(pipeline: Pipeline, connection: Connection | None, shape: Shape) -> Reader:
-    """The reading half of the pipeline's source."""
+    """Create the reading side of the pipeline's source.
+
+    :param pipeline: the pipeline
+    :param connection: the source's connection
+    :param shape: the columns that the source announced
+    """
     entry = _PARQUET_READER if pipeline.source.columnar else _READERS[pipeline.source.type]
     return cast("Reader", _load(*entry)(pipeline, connection, shape))
 
@@ -101,8 +106,11 @@ def open_reader(pipeline: Pipeline, connection: Connection | None, shape: Shape)
 def open_sink(
     pipeline: Pipeline, connection: Connection | None, context: SinkContext, letters: Connection | None = None
 ) -> Sink:
-    """The controlling half of the pipeline's sink.
+    """Create the control side of the pipeline's sink.
 
+    :param pipeline: the pipeline
+    :param connection: the sink's connection
+    :param context: ledger, pipeline and epoch
     :param letters: the connection of :attr:`~Pipeline.letters_connection`
     """
     sink = cast("Sink", _load(*_SINKS[pipeline.sink.type])(pipeline, connection, context))
@@ -112,8 +120,11 @@ def open_sink(
 def open_writer(
     pipeline: Pipeline, connection: Connection | None, context: SinkContext, letters: Connection | None = None
 ) -> Writer:
-    """The writing half of the pipeline's sink.
+    """Create the writing side of the pipeline's sink.
 
+    :param pipeline: the pipeline
+    :param connection: the sink's connection
+    :param context: ledger, pipeline and epoch
     :param letters: the connection of :attr:`~Pipeline.letters_connection`
     """
     writer = cast("Writer", _load(*_WRITERS[pipeline.sink.type])(pipeline, connection, context))
@@ -126,11 +137,16 @@ def _box(pipeline: Pipeline, connection: Connection | None, context: SinkContext
 
 
 def two_phase(pipeline: Pipeline) -> bool:
-    """Whether the pipeline's sink commits once a wave, so that it has no receipts to show before."""
+    """Return whether the pipeline's sink commits once a wave, so that it has no receipts before the commit."""
     return pipeline.sink.type in _COMMITTERS
 
 
 def open_committer(pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> Committer | None:
-    """The second phase of the pipeline's sink, or None where a batch commits in its lane."""
+    """Create the committer of the pipeline's two-phase sink; return None if batches commit in their lanes.
+
+    :param pipeline: the pipeline
+    :param connection: the sink's connection
+    :param context: ledger, pipeline and epoch
+    """
     entry = _COMMITTERS.get(pipeline.sink.type)
     return cast("Committer", _load(*entry)(pipeline, connection, context)) if entry else None

@@ -1,4 +1,4 @@
-"""What is done with rows whatever the sink is."""
+"""Remove records from the rows of a batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def without(rows: pa.Table, numbers: Collection[int]) -> pa.Table:
-    """The rows but those of some numbers."""
+    """Return the rows except those with the given numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

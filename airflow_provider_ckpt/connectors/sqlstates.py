@@ -1,22 +1,22 @@
-"""What an SQLSTATE says about trying again (semantics, section 7), whichever database and driver it comes from."""
+"""Classify SQLSTATE codes as transient or not, for any database and driver (semantics, section 7)."""
 
 from __future__ import annotations
 
 _TRANSIENT = frozenset({"08", "40", "53", "57", "58"})
-"""Classes that say: try again."""
+"""Classes of transient errors."""
 
 _PASSING = frozenset({"55P03", "25006", "25P03", "25P04"})
-"""And codes of other classes: a lock held, a server that is a standby for now, a session that took too long."""
+"""Transient codes of other classes: lock not available, server is a standby, session or transaction timed out."""
 
 _OF_ALL = ("08", "53", "58", "57P0", "25006")
-"""Beginnings of codes by which the server as a whole is out of reach, full or broken."""
+"""Prefixes of codes that mean the whole server is unreachable, full or broken."""
 
 
 def passes(state: str) -> bool:
-    """Whether trying again can help."""
+    """Return whether a retry can help."""
     return state[:2] in _TRANSIENT or state in _PASSING
 
 
 def is_of_all(state: str) -> bool:
-    """Whether the server as a whole failed, and not this one statement."""
+    """Return whether the whole server failed, not only one statement."""
     return state.startswith(_OF_ALL)

@@ -1,4 +1,4 @@
-"""Spark's variants in Arrow: a struct of two binary values, which PySpark decodes."""
+"""Decode Spark's variants from Arrow, where each is a struct of two binary values, by means of PySpark."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 _Decode = Callable[[Any], Any]
 _DIGITS = 100
-"""More than any decimal of Spark has."""
+"""Decimal precision larger than any of Spark's."""
 
 
 def is_variant(kind: pa.DataType) -> bool:
-    """Whether a type is that of a variant, by the mark that Spark gives it."""
+    """Return whether an Arrow type is a variant, by the metadata that Spark sets on its fields."""
     import pyarrow as pa
 
     if not pa.types.is_struct(kind) or kind.get_field_index("metadata") < 0 or kind.get_field_index("value") < 0:
@@ -27,11 +27,11 @@ def is_variant(kind: pa.DataType) -> bool:
 
 
 def decoder(kind: pa.DataType) -> _Decode | None:
-    """Return a function that decodes the variants in a type's values to plain Python; None for a type without variants.
+    """Return a function that decodes the variants in values of a type; None if the type has no variants.
 
-    Variants are found however deeply they are nested. The function takes values as :func:`~.moments.objects` returns
-    them, maps as dictionaries. A day or instant in a variant becomes text in ISO 8601, so that none is too late for
-    Python.
+    Variants are found at any depth and become plain Python objects. The function takes values as
+    :func:`~.extreme_times.objects` returns them, with maps as dictionaries. A date or timestamp in a variant becomes
+    ISO 8601 text, since Python cannot represent all of them.
     """
     import pyarrow as pa
 
@@ -69,7 +69,7 @@ def _variants() -> Any:
     from pyspark.sql.variant_utils import VariantUtils
 
     class Variants(VariantUtils):
-        """As PySpark decodes them, but with every digit of a decimal, and any time, of which Python has not all."""
+        """PySpark's decoder, with full decimal precision, and with text for dates and timestamps."""
 
         @classmethod
         def _get_decimal(cls, value: bytes, pos: int) -> decimal.Decimal:

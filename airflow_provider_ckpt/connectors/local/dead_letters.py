@@ -1,8 +1,8 @@
-"""Dead letters as JSON lines beside a target that has no place for them: one file an attempt, which never changes.
+"""Store dead letters as JSON lines beside a target that cannot hold them: one file an attempt, which never changes.
 
-They are at ``<target>.dead_letters/<pipeline>/ledger=<ledger>/generation=<generation>/<partition>``, in files called
-``<seq>-<attempt>-<epoch>.jsonl``.
-What a side partition sends once more is kept beside the sink's own bookkeeping, as ``<directory>/<partition>.json``.
+Their path is ``<target>.dead_letters/<pipeline>/ledger=<ledger>/generation=<generation>/<partition>``, with files
+called ``<seq>-<attempt>-<epoch>.jsonl``. The replays of side partitions are stored with the sink's own bookkeeping, as
+``<directory>/<partition>.json``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from airflow_provider_ckpt.core.wave import BatchTask
 
 
 def letters_beside(target: Path, pipeline: str) -> Path:
-    """The directory of a pipeline's dead letters."""
+    """Return the directory of a pipeline's dead letters."""
     return target.with_name(f"{target.name}.dead_letters") / escape(pipeline)
 
 
 @dataclass(frozen=True, slots=True)
 class LetterFiles:
-    """The dead letters of one pipeline of one ledger.
+    """Dead letters of one pipeline and ledger.
 
-    :param target: what they lie beside
+    :param target: the target beside which they are stored
+    :param ledger: id of the ledger
+    :param pipeline: name of the pipeline
     """
 
     target: Path
@@ -44,7 +46,7 @@ class LetterFiles:
 
     @property
     def directory(self) -> Path:
-        """The pipeline's dead letters, those of every ledger."""
+        """Directory of the pipeline's dead letters of all ledgers."""
         return letters_beside(self.target, self.pipeline)
 
     def output(self, key: str) -> WrittenFiles:
@@ -55,14 +57,24 @@ class LetterFiles:
         return WrittenFiles(key, self.directory, suffix=".jsonl", nested=True)
 
     def file(self, key: BatchKey, attempt: int, epoch: int) -> Path:
-        """Where an attempt's dead letters are; they count only if the batch's receipt names that attempt and epoch."""
+        """Return the path of an attempt's dead letters.
+
+        They count only if the batch's receipt names that attempt and epoch.
+
+        :param key: the batch
+        :param attempt: number of the attempt
+        :param epoch: epoch of the attempt
+        """
         directory = self.directory / f"ledger={escape(self.ledger)}" / f"generation={key.generation}"
         return directory / escape(key.partition) / f"{key.seq}-{attempt}-{epoch}.jsonl"
 
     def write(self, task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter], retries: int) -> Path:
         """Write an attempt's dead letters durably; a failed write leaves no file behind.
 
-        :param retries: how often to try again, a pause apart, after the first failure
+        :param task: the batch and its attempt
+        :param context: ledger, pipeline and epoch
+        :param letters: all dead letters of the attempt
+        :param retries: number of retries after the first failure, :data:`LETTER_PAUSE` apart
         :raises IoError: if the disk as a whole is full or broken
         :raises DeadLetterQueueError: if they could not be written for any other reason
         """
@@ -79,8 +91,8 @@ class LetterFiles:
                     raise failure from error
                 if retry == retries:
                     raise DeadLetterQueueError(
-                        f"{failure.message} The batch's dead letters could not be kept, so nothing of it was sent.",
-                        hint="Make that place writable, then run again.",
+                        f"{failure.message} The batch's dead letters could not be stored, so nothing of it was sent.",
+                        hint="Make that directory writable, then run again.",
                     ) from error
                 time.sleep(LETTER_PAUSE)
             else:
@@ -88,7 +100,7 @@ class LetterFiles:
         return path
 
     def read(self, source: AttemptKey) -> Iterator[KeptLetter]:
-        """The dead letters that an attempt left; none if it has no file.
+        """Yield the dead letters that an attempt left; none if it has no file.
 
         :raises SinkError: if the file is damaged
         """
@@ -111,16 +123,17 @@ class LetterFiles:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFiles:
-    """Which dead letters the side partitions of one pipeline of one ledger send once more.
+    """Replays of one pipeline and ledger: which dead letters its side partitions send again.
 
-    :param directory: theirs alone
+    :param directory: directory for nothing else
+    :param pipeline: name of the pipeline, for messages
     """
 
     directory: Path
     pipeline: str
 
     def keep(self, partition: str, replay: Replay) -> None:
-        """Write a replay's file durably, in place of one that was forgotten unsent.
+        """Write a replay's file durably, replacing one of the same partition that was never sent.
 
         :raises IoError: if the file system fails
         """
@@ -131,7 +144,7 @@ class ReplayFiles:
             raise io_error(error, f"write {path}") from error
 
     def read(self, partitions: Iterable[str]) -> dict[str, Replay]:
-        """What was kept of these partitions; of one that never was sent, nothing.
+        """Return the stored replays of these partitions; partitions that never sent anything are left out.
 
         :raises SinkError: if a file is damaged
         """

@@ -1,4 +1,4 @@
-"""Lists of discovered source files as JSON in a directory of a sink's own; see ``connectors/file_lists.py``."""
+"""Store lists of discovered source files as JSON in a directory; see ``connectors/file_lists.py``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from airflow_provider_ckpt.core.errors import SinkError
 
 @dataclass(frozen=True, slots=True)
 class KeptFileLists:
-    """The lists of one pipeline of one ledger, each in a file ``<first>-<epoch>.json``.
+    """Lists of one pipeline and ledger, each in a file ``<first>-<epoch>.json``.
 
-    :param directory: theirs alone
+    :param directory: directory for nothing else
+    :param pipeline: name of the pipeline, for messages
     """
 
     directory: Path
@@ -33,7 +34,7 @@ class KeptFileLists:
             raise io_error(error, f"write {path}") from error
 
     def read(self, first: int) -> list[FileList]:
-        """The lists that begin at an ordinal or later.
+        """Return the lists that begin at an ordinal or later.
 
         :raises SinkError: if one is damaged
         """

@@ -1,4 +1,4 @@
-"""What the connectors on a local file system share: paths, durable writes, and ``OSError`` in our vocabulary."""
+"""Paths, durable writes and error conversion for connectors on a local file system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_ckpt.core import private_files
 from airflow_provider_ckpt.core.errors import ConfigError, IoError
 
 OWN = "_ckpt"
-"""The directory at a target that holds a sink's bookkeeping."""
+"""Name of the directory at a target that contains a sink's bookkeeping."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -23,16 +23,17 @@ _OUT_OF_REACH = frozenset(
         *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
     }
 )
-"""A disk or a mount that is broken or gone, or a machine that has no more to give."""
+"""Errors of a broken or missing disk or mount, or of a machine that is out of resources."""
 
 
 def local_path(text: str, key: str, connection: Connection | None = None) -> Path:
-    """The resolved local path that a pipeline names, plain or as a ``file://`` URL.
+    """Return the resolved local path that a pipeline names, as a plain path or a ``file://`` URL.
 
+    :param text: the path or URL
     :param key: the pipeline's key, for the message
-    :param connection: its extra ``path`` (Airflow's ``fs`` type) is where a relative path starts; else the working
-        directory
-    :raises ConfigError: for a URL of any other scheme
+    :param connection: its extra ``path`` (Airflow's ``fs`` type) is the base of a relative path; the default is the
+        working directory
+    :raises ConfigError: for a URL of any other scheme, or a path that cannot be used
     """
     url = urlsplit(text)
     if "://" in text and url.scheme != "file":
@@ -46,9 +47,9 @@ def local_path(text: str, key: str, connection: Connection | None = None) -> Pat
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             path.lstat()
         return path
-    except (OSError, RuntimeError, ValueError) as error:  # too long, links in a circle, NUL, no such user's home
+    except (OSError, RuntimeError, ValueError) as error:  # too long, circular links, NUL, no such user's home
         raise ConfigError(
-            f"{key}: {text[:200]!a} is no usable path: {_reason(error)}.", hint=f"Correct {key}."
+            f"{key}: {text[:200]!a} is not a usable path: {_reason(error)}.", hint=f"Correct {key}."
         ) from error
 
 
@@ -59,33 +60,35 @@ def _reason(error: Exception) -> str:
 
 
 def escape(name: str) -> str:
-    """A name of any characters as one path component that is never hidden; :func:`unescape` is its inverse."""
+    """Encode any name as one path component that is never hidden; :func:`unescape` is its inverse."""
     quoted = quote(name, safe=" @=+,")
     return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted.startswith((".", "_")) else quoted
 
 
 def unescape(component: str) -> str:
-    """The name that :func:`escape` was given."""
+    """Return the name that was given to :func:`escape`."""
     return unquote(component)
 
 
 def check_writable(path: Path, key: str) -> None:
-    """Fail clearly if a directory cannot be made or written.
+    """Raise an error if a directory cannot be created or written.
 
+    :param path: the directory, which may not exist yet
     :param key: the pipeline's key, for the message
-    :raises ConfigError: saying why
+    :raises ConfigError: stating the reason
     """
     place = next(directory for directory in (path, *path.parents) if directory.exists())
     if not place.is_dir():
         raise ConfigError(f"{key}: {place} is a file, not a directory.", hint=f"Correct {key}.")
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        raise ConfigError(f"{key}: {place} may not be written by this user.", hint="Grant write access to it.")
+        raise ConfigError(f"{key}: {place} is not writable for this user.", hint="Grant write access to it.")
 
 
 def io_error(error: OSError, doing: str) -> IoError:
-    """An ``OSError`` as ours; a full, forbidden, broken or unreachable place fails the sink or source as a whole.
+    """Convert an ``OSError``; a full, forbidden, broken or unreachable disk is an error of the whole sink or source.
 
-    :param doing: what was being done, to what, as in ``write /data/x``
+    :param error: the operating system's error
+    :param doing: the operation and its object, as in ``write /data/x``
     """
     hint = None
     if error.errno in _FULL:
@@ -101,9 +104,11 @@ def io_error(error: OSError, doing: str) -> IoError:
 
 
 def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:
-    """Write a file for this user alone, so that it survives a power cut once this returns; a failed write leaves none.
+    """Write a private file so that it survives a power failure once this returns; a failed write leaves no file.
 
-    :param exclusive: fail with :class:`FileExistsError` if it exists, instead of replacing it
+    :param path: the file; its directory is created if missing
+    :param data: its content
+    :param exclusive: raise :class:`FileExistsError` if the file exists, instead of replacing it
     """
     make_own_directory(path.parent)
     target = path if exclusive else private_files.unused_name(path)
@@ -121,14 +126,17 @@ def write_durably(path: Path, data: bytes, *, exclusive: bool = False) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory and its parents where they are missing, each so that it survives a power cut."""
+    """Create a directory and its missing parents, so that each survives a power failure."""
     for directory in _missing(path):
         directory.mkdir(exist_ok=True)
         sync_directory(directory.parent)
 
 
 def make_own_directory(path: Path) -> None:
-    """As :func:`make_directory`, for this user alone; but for what :data:`OWN` lies in, which is for others to read."""
+    """Create a directory for this user alone, and its missing parents, durably.
+
+    The parents of :data:`OWN` are created readable for other users.
+    """
     for directory in _missing(path):
         if OWN in path.parts and OWN not in directory.parts:
             directory.mkdir(exist_ok=True)
@@ -138,18 +146,18 @@ def make_own_directory(path: Path) -> None:
 
 
 def _missing(path: Path) -> list[Path]:
-    """Those of a directory and its parents that are not there, the uppermost first."""
+    """Return the missing ones of a directory and its parents, the topmost first."""
     return [directory for directory in (path, *path.parents) if not directory.is_dir()][::-1]
 
 
 def sync_file(path: Path) -> None:
-    """Force a file's bytes to the disk."""
+    """Flush a file's content to the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
-    """Force a directory's entries to the disk, so that a new or renamed file in it survives a power cut."""
+    """Flush a directory's entries to the disk, so that a new or renamed file in it survives a power failure."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -396,7 +396,7 @@ class TestWhatIsNoFile:
     ) -> None:
         (tmp_path / "circle").symlink_to(tmp_path / "circle")
 
-        with pytest.raises(ConfigError, match=rf"source\.path: .* is no usable path: {reason}\. Correct") as caught:
+        with pytest.raises(ConfigError, match=rf"source\.path: .* is not a usable path: {reason}\. Correct") as caught:
             FilesSource(pipeline(path.replace("{here}", str(tmp_path))))
         assert len(str(caught.value)) < 400
 

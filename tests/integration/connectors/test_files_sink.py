@@ -175,7 +175,7 @@ class TestRefusals:
         directory.mkdir()
         monkeypatch.setattr(os, "access", lambda place, _: Path(place) != directory)  # tests may run as root
 
-        with pytest.raises(ConfigError, match=r"sink\.path: .*out may not be written by this user"):
+        with pytest.raises(ConfigError, match=r"sink\.path: .*out is not writable for this user"):
             Run(directory).sink.check()
 
     def test_a_remote_location_is_refused(self) -> None:

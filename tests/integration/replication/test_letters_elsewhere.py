@@ -141,7 +141,7 @@ def test_a_letter_that_cannot_be_kept_halts_the_run_and_nothing_of_its_batch_is_
         sink.check()
     execute(archive, 'ALTER TABLE "dead {5%}".them ADD CHECK (position <> 155)')
 
-    with pytest.raises(CkptError, match=r"dead letters could not be kept, so nothing of it was sent") as caught:
+    with pytest.raises(CkptError, match=r"dead letters could not be stored, so nothing of it was sent") as caught:
         elsewhere.run()
 
     assert caught.value.type is ErrorType.DEAD_LETTER_QUEUE

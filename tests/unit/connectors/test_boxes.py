@@ -139,7 +139,7 @@ def test_a_letter_that_cannot_be_kept_is_tried_again_a_second_apart(pauses: list
 def test_one_that_cannot_be_kept_at_all_halts_and_nothing_is_claimed(error: CkptError, pauses: list[float]) -> None:
     journal = Journal(fails=4, error=error)
 
-    with pytest.raises(DeadLetterQueueError, match="could not be kept, so nothing of it was sent") as caught:
+    with pytest.raises(DeadLetterQueueError, match="could not be stored, so nothing of it was sent") as caught:
         BoxedWriter(journal, journal, QUEUE).deliver(TASK, content())
 
     assert caught.value.info.type is ErrorType.DEAD_LETTER_QUEUE
