@@ -301,8 +301,7 @@ class Reader(Protocol):
     """Reading side of a source, one per lane; keeps its connection across batches."""
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the task's range: column :data:`POSITION`, then those of :class:`Shape`; in position
-        order.
+        """Yield the records of the task's range in position order: :data:`POSITION`, then the :class:`Shape`'s columns.
 
         Yields nothing for an empty range. Must reach the range's end or raise :class:`SourceError` or :class:`IoError`.
         """
@@ -411,13 +410,13 @@ class Sink(Protocol):
         """
 
     def keep_replay(self, partition: str, replay: Replay) -> None:
-        """Store which dead letters a side partition sends, before any of them is sent; needed if the ledger is lost."""
+        """Store which dead letters a side partition sends, before any of them is sent, in case the ledger is lost."""
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
         """Return the stored replays of these side partitions; those that never sent anything are left out."""
 
     def keep_files(self, files: FileList) -> None:
-        """Store a list of discovered files before anything of them is sent; needed if the ledger is lost or restored."""
+        """Store a list of discovered files before anything of them is sent, in case the ledger is lost or restored."""
 
     def kept_files(self, first: int) -> Sequence[FileList]:
         """Return the stored lists of files that begin at an ordinal or later, in any order."""

@@ -1,1 +1,1 @@
-"""Files as source, discovered once and recorded in a durable order; and as sink, one a batch."""
+"""Files as source, discovered once and recorded in a permanent order; and as sink, one file a batch."""

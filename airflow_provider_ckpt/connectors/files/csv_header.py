@@ -1,4 +1,7 @@
-"""The header line of a CSV file against the declared columns: records are decoded by position, so order counts."""
+"""Check the header line of a CSV file against the declared columns.
+
+CSV is decoded by position, so the order of the columns matters.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,22 @@ _NAME = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
 
 
 def has_header(pipeline: Pipeline) -> bool:
-    """Whether each file's first record names its columns."""
+    """Return whether the first record of each file names its columns."""
     return pipeline.transform.decode == "csv" and pipeline.source.header
 
 
 def delimiter(pipeline: Pipeline) -> bytes | None:
-    """What separates the fields of a CSV record; None of other records."""
+    """Return the field separator of CSV records; None for other records."""
     return pipeline.transform.delimiter.encode() if pipeline.transform.decode == "csv" else None
 
 
 def column_names(schema: str) -> list[str]:
-    """The top-level column names of a Spark DDL schema, in order."""
+    """Return the top-level column names of a Spark DDL schema, in order."""
     return [name for name, _ in _columns(schema)]
 
 
 def column_types(schema: str) -> dict[str, str]:
-    """The types of a Spark DDL schema's top-level columns, by name, in order."""
+    """Return the types of a Spark DDL schema's top-level columns by name, in order."""
     return dict(_columns(schema))
 
 
@@ -52,22 +55,24 @@ def _columns(schema: str) -> list[tuple[str, str]]:
 
 
 def check_header(pipeline: Pipeline, path: str, record: bytes) -> None:
-    """Fail if a file's header does not name the declared columns in the declared order (letter case aside).
+    """Raise an error if a file's header does not name the declared columns in order; letter case is ignored.
 
-    The error tells nothing of what the file holds: where there is no header, its first record is data.
+    The error does not quote the file: if there is no header, its first record is data.
 
+    :param pipeline: declares the columns
+    :param path: the file, for the message
     :param record: the file's first record, as bytes
-    :raises SourceError: naming the file, and what is declared
+    :raises SourceError: naming the file and the difference
     """
     if record == BOM:
-        return  # an empty file that an editor has marked
+        return  # an empty file with a byte order mark
     text = record.removeprefix(BOM).decode("utf-8", errors="replace")
     try:
         found = [name.strip().lower() for name in next(csv.reader([text], delimiter=pipeline.transform.delimiter), [])]
     except csv.Error as error:
         raise SourceError(
-            f"{path}: its first line is no CSV record.",
-            hint="Each line ends with a newline, before which a carriage return may stand; convert the file.",
+            f"{path}: its first line is not a CSV record.",
+            hint="Each line must end with a newline, or a carriage return and a newline; convert the file.",
         ) from error
     names = column_names(pipeline.transform.schema_ or "")
     declared = [name.lower() for name in names]

@@ -1,4 +1,4 @@
-"""Dead letters as JSON lines in a directory of their own, whatever the sink is; pipelines may share one."""
+"""Store dead letters as JSON lines in a separate directory, which several pipelines may share; works with any sink."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class _InDirectory(LetterFiles):
-    """Letter files in the directory that was named, and not beside it."""
+    """Dead letter files inside the configured directory, not beside it."""
 
     @property
     def directory(self) -> Path:
-        """The pipeline's dead letters, those of every ledger."""
+        """Directory of the pipeline's dead letters of all ledgers."""
         return self.target / escape(self.pipeline)
 
 
@@ -48,10 +48,10 @@ class FilesBox:
         """See :meth:`LetterBox.keep`; an attempt's file is replaced by a longer one."""
         try:
             self._files.write(task, self._context, letters, retries=0)
-        except DeadLetterQueueError as error:  # whoever calls this counts the tries, and says that
+        except DeadLetterQueueError as error:  # the caller counts the retries
             why = error.__cause__
             raise (
-                io_error(why, f"keep dead letters under {self._path}") if isinstance(why, OSError) else error
+                io_error(why, f"store dead letters under {self._path}") if isinstance(why, OSError) else error
             ) from why
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
@@ -60,4 +60,4 @@ class FilesBox:
             yield from self._files.read(source)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""

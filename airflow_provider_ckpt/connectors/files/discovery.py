@@ -1,6 +1,6 @@
-"""Which files a files source holds: found once, recorded in a durable order, and looked at again once by every run.
+"""Discover the files of a files source: list them, order the new ones, and check the delivered ones once per run.
 
-A file must appear under its final name complete: write it elsewhere or as ``name.tmp``, then rename it. One that
+A file must appear under its final name complete: write it elsewhere or as ``name.tmp``, then rename it. A file that
 changes after it was recorded is an error, not new data.
 """
 
@@ -22,10 +22,10 @@ from airflow_provider_ckpt.core.errors import CkptError, SourceError
 class Discovered:
     """Result of a discovery: the files of a source that are new, gone or refused.
 
-    :param new: files that are not recorded yet, oldest first; their places follow those of the recorded ones
+    :param new: files that are not recorded yet, oldest first; their positions follow those of the recorded ones
     :param gone: recorded files that were delivered and no longer exist
     :param refused: errors for delivered files that changed, and for what could not be listed or recorded
-    :param notices: sentences on what is probably unintended
+    :param notices: warnings about probable mistakes, one sentence each
     """
 
     new: Sequence[SourceFile]
@@ -42,14 +42,14 @@ def discover(
     follow_links: bool = False,
     look_again: bool = True,
 ) -> Discovered:
-    """Look what is there.
+    """List a files source and compare it with the known files.
 
     :param path: directory (read without its subdirectories), glob pattern (``**`` crosses directories) or one file
     :param known: all files discovered before, in order
     :param delivered: all positions before this one have their verdict
-    :param follow_links: whether to read symbolic links as what they lead to
-    :param look_again: whether to look at the known files, too; if not, nothing is said of them
-    :raises SourceError: if the place is missing or unreadable
+    :param follow_links: whether to read the targets of symbolic links
+    :param look_again: whether to check the known files, too; if not, the result says nothing about them
+    :raises SourceError: if the directory is missing or unreadable
     """
     check_place(path)
     passed = () if look_again else frozenset(file.path for file in known)
@@ -75,8 +75,8 @@ def discover(
     notices = _notices(path, listing, none=not known and not new and not only_links)
     if moved:
         notices.append(
-            f"source.path {path}: {moved} delivered files are other files than those that were recorded, of the same "
-            "sizes and times; they are taken for copies of them"
+            f"source.path {path}: {moved} delivered files were replaced by other files of the same sizes and times; "
+            "they are treated as copies"
         )
     return Discovered(new, gone, refused, notices)
 
@@ -84,7 +84,10 @@ def discover(
 def _delivered(
     listing: Listing, known: Sequence[SourceFile], delivered: int
 ) -> tuple[list[SourceFile], list[SourceError], int]:
-    """Take known files off the listing; of delivered ones, those that are gone, errors, and how many are copies."""
+    """Remove the known files from the listing, and check the delivered ones.
+
+    :return: delivered files that are gone, errors for changed ones, and the number of copies
+    """
     gone: list[SourceFile] = []
     refused: list[SourceError] = []
     moved = 0
@@ -93,7 +96,7 @@ def _delivered(
         if file.base + file.size > delivered:
             continue
         if status is None:
-            if file.path not in listing.links:  # which a notice or an error names
+            if file.path not in listing.links:  # a notice or an error reports the link
                 gone.append(file)
         elif etag_of(status) != file.etag:
             was = Identity.parse(file.etag)
@@ -105,27 +108,27 @@ def _delivered(
 
 
 def _only_links(listing: Listing, known: Sequence[SourceFile]) -> bool:
-    """Whether nothing but links is left of a source's files: of those that were recorded, or of all that match."""
+    """Return whether a source has nothing but links left: of the recorded files, or of all that match."""
     if listing.files or set(listing.left_out) != {LINK}:
         return False
     return not known or any(file.path in listing.links for file in known)
 
 
 def _unfollowed(path: Path, listing: Listing) -> SourceError:
-    """Return the error that fails a run whose source would be nothing, only because links are not followed."""
+    """Return the error that fails a run whose source contains only links that are not followed."""
     count, first = listing.left_out.pop(LINK)
     return SourceError(
-        f"source.path {path}: all that is there is {_counted(count, LINK)}, such as {first!a}, and links are not "
+        f"source.path {path}: there is nothing but {_counted(count, LINK)}, such as {first!a}, and links are not "
         "followed, so there is nothing to read.",
-        hint=f"If it is meant to be read, {FOLLOW_LINKS}; otherwise take it away or correct source.path.",
+        hint=f"If it is meant to be read, {FOLLOW_LINKS}; otherwise remove it or correct source.path.",
     )
 
 
 def changed(file: SourceFile, status: os.stat_result) -> SourceError:
-    """Return the error that fails the run because a delivered file was changed or replaced.
+    """Return the error that fails a run because a delivered file was changed or replaced.
 
     :param file: the file as it was recorded
-    :param status: of the file that has its name now
+    :param status: status of the file that has its name now
     """
     was, now = Identity.parse(file.etag), Identity.of(status)
     if now.inode != was.inode:
@@ -133,12 +136,12 @@ def changed(file: SourceFile, status: os.stat_result) -> SourceError:
     elif now.size > was.size:
         how = "it was appended to or overwritten"
     elif now.size < was.size:
-        how = "it was cut or overwritten"
+        how = "it was truncated or overwritten"
     else:
         how = "it was overwritten, or its time was set"
     path, new_name = quote(file.path), quote(_fresh_name(file.path))
     only_more = ""
-    if now.size > was.size == file.size:  # of Parquet files, the recorded size is a number of rows
+    if now.size > was.size == file.size:  # the recorded size of a Parquet file is a number of rows
         only_more = (
             f". To deliver only what was appended: tail -c +{was.size + 1} {path} > {new_name}.tmp, "
             f"mv {new_name}.tmp {new_name}, and move {path} away"

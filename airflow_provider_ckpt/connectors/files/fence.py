@@ -1,9 +1,9 @@
-"""The fence of the files sink: a receipt can only come out of its epoch's directory, and taking over removes that.
+"""Fence of the files sink: a receipt is linked out of its epoch's directory, which a takeover removes.
 
-A writer prepares a receipt as a file in ``epochs/<its epoch>/`` and claims with a hard link from there to the marker.
-The fence first makes its own directory, then empties and removes every older one. A link from a file that is gone
-fails, and so does writing into a directory that is gone; the file system sees to that, however long a writer was held
-up in between. So once the fence has returned, no receipt of an older epoch can come into being any more.
+A writer prepares a receipt as a file in ``epochs/<its epoch>/`` and claims the batch with a hard link from there to the
+marker. The fence first creates its own directory, then empties and removes every older one. Linking from a missing file
+fails, and so does writing into a missing directory, however long a writer was delayed. So once the fence has returned,
+no receipt of an older epoch can be created any more.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
 
 def newest_epoch(target: FilesTarget) -> int:
-    """The highest epoch fenced so far, 0 if none."""
+    """Return the highest epoch fenced so far, 0 if none."""
     return max(_epochs(target), default=0)
 
 
 def refuse_if_fenced(target: FilesTarget, epoch: int) -> None:
-    """Fail if a newer epoch holds the fence.
+    """Raise an error if the fence is at a newer epoch.
 
-    :raises FencedError: naming both
+    :raises FencedError: naming both epochs
     """
     newest = newest_epoch(target)
     if newest > epoch:
@@ -34,10 +34,10 @@ def refuse_if_fenced(target: FilesTarget, epoch: int) -> None:
 
 
 def refuse_unless_current(target: FilesTarget, epoch: int) -> None:
-    """Fail unless the fence stands at the writer's epoch.
+    """Raise an error unless the fence is at the writer's epoch.
 
-    :raises FencedError: if a newer epoch holds it
-    :raises SinkError: if it was never raised, or went with the directory
+    :raises FencedError: if it is at a newer epoch
+    :raises SinkError: if it was never raised, or was removed with the directory
     """
     refuse_if_fenced(target, epoch)
     newest = newest_epoch(target)
@@ -50,9 +50,9 @@ def refuse_unless_current(target: FilesTarget, epoch: int) -> None:
 
 
 def fence(target: FilesTarget, epoch: int) -> None:
-    """Shut out every older epoch; see the module.
+    """Fence every older epoch; see the module.
 
-    :raises FencedError: if a newer epoch holds the fence
+    :raises FencedError: if the fence is at a newer epoch
     :raises IoError: if the file system fails
     """
     refuse_if_fenced(target, epoch)
@@ -69,7 +69,7 @@ def fence(target: FilesTarget, epoch: int) -> None:
     try:
         refuse_if_fenced(target, epoch)
     except FencedError:
-        _remove(own)  # a newer fence was raised before this directory was there for it to see
+        _remove(own)  # a newer fence was raised before this directory existed
         raise
 
 

@@ -1,4 +1,4 @@
-"""How the files sink writes rows, and counts them: JSON lines, CSV with a header line, or Parquet."""
+"""Write and count rows in the formats of the files sink: JSON lines, CSV with a header line, or Parquet."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NO_PARQUET = ("interval", "variant")
 
 
 def refuse_types(columns: Sequence[tuple[str, str]], form: str) -> None:
-    """Fail clearly at columns that a format has no place for.
+    """Raise an error if a format cannot store some of the columns.
 
     :param columns: name and Spark SQL type
     :param form: ``jsonl``, ``csv`` or ``parquet``
-    :raises ConfigError: naming them
+    :raises ConfigError: naming these columns
     """
     refused = {"csv": _NO_CSV, "parquet": _NO_PARQUET}.get(form, ())
     found = [f"{name} is {kind}" for name, kind in columns if kind.startswith(tuple(refused))]
@@ -37,8 +37,11 @@ def refuse_types(columns: Sequence[tuple[str, str]], form: str) -> None:
 def write_rows(rows: pa.Table, form: str, file: BinaryIO) -> None:
     """Write rows in one of the formats.
 
+    :param rows: the rows
+    :param form: ``jsonl``, ``csv`` or ``parquet``
+    :param file: the open file
     :raises OSError: if the file system fails
-    :raises ConfigError: if the format has no place for a column
+    :raises ConfigError: if the format cannot store a column
     """
     import pyarrow as pa
 
@@ -51,7 +54,7 @@ def write_rows(rows: pa.Table, form: str, file: BinaryIO) -> None:
 
 
 def count_rows(path: Path, form: str) -> int:
-    """How many rows a file holds that :func:`write_rows` wrote.
+    """Return the number of rows in a file that :func:`write_rows` wrote.
 
     :raises OSError: if the file system fails
     """
@@ -76,7 +79,7 @@ def _json_lines(rows: pa.Table, file: BinaryIO) -> None:
 
 
 def _csv(rows: pa.Table, file: BinaryIO) -> None:
-    """Texts in quotes, an empty one as ``""``, a null as nothing; times in ISO 8601, with a space inside."""
+    """Write CSV: texts in quotes, an empty text as ``""``, a null as nothing, timestamps in ISO 8601 with a space."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -84,7 +87,7 @@ def _csv(rows: pa.Table, file: BinaryIO) -> None:
 
 
 def _spelt(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """A column as it is, or as texts if Arrow would write some of its values as no reader takes them."""
+    """Return a column unchanged, or as text if Arrow would write some of its values in an unreadable form."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -97,7 +100,7 @@ def _spelt(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Numbers as they are, or if some are not finite, as texts that every reader takes: ``NaN``, ``Infinity``."""
+    """Return numbers unchanged, or as text if some are not finite: readers accept ``NaN`` and ``Infinity``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

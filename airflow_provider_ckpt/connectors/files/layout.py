@@ -1,9 +1,9 @@
-"""Where the files sink keeps things at its target directory.
+"""Paths of the files sink at its target directory.
 
-Visible: ``ckpt-<partition>-<marker>-<epoch>-<chance>.<format>``, one file a batch. Hidden, in
-``_ckpt/<ledger>/<pipeline>/``: ``epochs/<epoch>/`` (see ``gate.py``), ``receipts/`` and ``bundles/`` (see
-``receipts.py``), ``staged/`` (see ``staged.py``), ``replays/`` and ``files/`` (lists of source files). In
-``_ckpt`` itself, ``target`` holds the directory's id. Beside the directory: dead letters.
+Visible: ``ckpt-<partition>-<marker>-<epoch>-<random>.<format>``, one file a batch. Hidden, in
+``_ckpt/<ledger>/<pipeline>/``: ``epochs/<epoch>/`` (see ``fence.py``), ``receipts/`` and ``bundles/`` (see
+``receipts.py``), ``staged/`` (see ``staging.py``), ``replays/`` and ``files/`` (lists of source files). In ``_ckpt``
+itself, ``target`` contains the directory's id. Dead letters are beside the directory.
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ _STAGED = ".tmp"
 
 @dataclass(frozen=True, slots=True)
 class FilesTarget:
-    """Paths of one pipeline of one ledger at one directory.
+    """Paths of one pipeline and ledger at one directory.
 
-    :param format: of the visible files, also the last part of their names
-    :param files_may_go: whether readers take visible files away
+    :param directory: the target directory
+    :param ledger: id of the ledger
+    :param pipeline: name of the pipeline
+    :param format: format of the visible files, also the last part of their names
+    :param files_may_go: whether readers may remove visible files
     """
 
     directory: Path
@@ -42,24 +45,24 @@ class FilesTarget:
 
     @classmethod
     def of(cls, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> FilesTarget:
-        """The target that a pipeline names."""
+        """Return the target that a pipeline names."""
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
         sink = pipeline.sink
         return cls(path, context.ledger, context.pipeline, sink.format or "", sink.files_may_go)
 
     @property
     def epochs(self) -> Path:
-        """Directories of receipts that are being written, each named by its epoch."""
+        """Directory of receipts that are being written: one subdirectory an epoch."""
         return self._own / "epochs"
 
     @property
     def receipts(self) -> Path:
-        """Directory of the markers: receipts by :func:`marker_of`, until they are bundled."""
+        """Directory of the markers: receipts named by :func:`marker_of`, until they are bundled."""
         return self._own / "receipts"
 
     @property
     def bundles(self) -> Path:
-        """Directory of the receipts of epochs that have ended."""
+        """Directory of the receipts of past epochs."""
         return self._own / "bundles"
 
     @property
@@ -68,26 +71,29 @@ class FilesTarget:
         return self._own / "staged"
 
     def staged_file(self, name: str) -> Path:
-        """Where a file is until it is visible under this name; a pattern for the format's ending does not match it."""
+        """Return the path of a file until it becomes visible under this name.
+
+        A pattern for the format's ending does not match it.
+        """
         return self.staged / f"{name}{_STAGED}"
 
     def staged_names(self) -> list[str]:
-        """The names that files which are not visible yet will have."""
+        """Return the future names of the files that are not visible yet."""
         return [path.stem for path in self.staged.iterdir()] if self.staged.is_dir() else []
 
     def visible_names(self) -> set[str]:
-        """The names of all visible files, those of other pipelines at the directory included."""
+        """Return the names of all visible files, including those of other pipelines at the directory."""
         here = self.directory.iterdir() if self.directory.is_dir() else ()
         return {entry.name for entry in here if entry.name.startswith(DATA_PREFIX)}
 
     @property
     def identity(self) -> Path:
-        """A file that all pipelines at the directory share, with an id that no other directory has."""
+        """File with the directory's unique id, shared by all pipelines at the directory."""
         return self.directory / OWN / "target"
 
     @property
     def replays(self) -> ReplayFiles:
-        """Which dead letters the side partitions send once more."""
+        """Replays of the side partitions: which dead letters they send again."""
         return ReplayFiles(self._own / "replays", self.pipeline)
 
     @property
@@ -97,17 +103,17 @@ class FilesTarget:
 
     @property
     def letters(self) -> LetterFiles:
-        """The dead letters beside the directory."""
+        """Dead letters beside the directory."""
         return LetterFiles(self.directory, self.ledger, self.pipeline)
 
     def ledgers(self) -> frozenset[str]:
-        """Every ledger that ever fenced this pipeline here."""
+        """Return every ledger that ever fenced this pipeline here."""
         own = self.directory / OWN
         here = own.iterdir() if own.is_dir() else ()
         return frozenset(unescape(ledger.name) for ledger in here if (ledger / escape(self.pipeline)).is_dir())
 
     def new_file(self, key: BatchKey, epoch: int) -> str:
-        """A name for a batch's visible file that nobody else ever uses; :func:`named_by` reads it."""
+        """Return a unique name for a batch's visible file; :func:`named_by` parses it."""
         partition = re.sub(r"[^A-Za-z0-9]+", "-", key.partition)[:80]
         return f"{DATA_PREFIX}{partition}-{marker_of(key)}-{epoch}-{secrets.token_hex(8)}.{self.format}"
 
@@ -117,11 +123,11 @@ class FilesTarget:
 
 
 def marker_of(key: BatchKey) -> str:
-    """The name of a batch's marker: its own, and short however long the partition's is."""
+    """Return the name of a batch's marker: unique, and short for any partition name."""
     return f"{key.generation}-{key.seq:08d}-{sha256(key.partition.encode()).hexdigest()[:32]}"
 
 
 def named_by(file: str) -> tuple[str, int]:
-    """The marker and the epoch in the name of a visible or staged file."""
+    """Return the marker and the epoch in the name of a visible or staged file."""
     generation, seq, partition, epoch, _ = file.rsplit("-", 5)[1:]
     return f"{generation}-{seq}-{partition}", int(epoch)

@@ -1,7 +1,7 @@
-"""Lists what a files source's directory or pattern names, without following symbolic links out of it.
+"""List the files that a files source's directory or pattern matches, without following symbolic links by default.
 
-Each directory is read once, and each file asked for its size and time once, unless the caller knows it already: 100,000
-files of one directory take about a second.
+Each directory is read once, and the size and time of each file are read once, unless the caller knows the file already:
+100,000 files of one directory take about a second.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ HIDDEN = (".", "_")
 class Listing:
     """Contents of a files source's directory or pattern.
 
-    :ivar files: every regular file that is wanted, by path
-    :ivar left_out: paths that match and are no regular files: by kind, their number and the first of them
+    :ivar files: status of every matching regular file, by path
+    :ivar left_out: matching paths that are not regular files: by kind, their number and the first of them
     :ivar links: symbolic links among them
     :ivar others: number of files that do not match the pattern
     :ivar refused: errors for what could not be listed
@@ -44,7 +44,7 @@ class Listing:
     refused: list[SourceError] = field(default_factory=list)
 
     def leave_out(self, path: str, kind: str) -> None:
-        """Note something that matches and is not read."""
+        """Record a matching path that is not read."""
         count, first = self.left_out.get(kind, (0, path))
         self.left_out[kind] = (count + 1, first)
         if kind == LINK:
@@ -52,14 +52,14 @@ class Listing:
 
 
 def is_pattern(path: Path) -> bool:
-    """Whether a path is a glob pattern and not a directory or file of that very name."""
+    """Return whether a path is a glob pattern, not an existing directory or file of that name."""
     return has_magic(str(path)) and not path.exists()
 
 
 def check_place(path: Path) -> None:
-    """Fail clearly if the directory, the file, or the pattern's static parent is missing, unreadable or no such thing.
+    """Raise an error if the directory, the file, or the pattern's static parent is missing or unreadable.
 
-    :raises SourceError: saying which
+    :raises SourceError: naming it and the problem, such as a path that is not a directory
     :raises ConfigError: if the pattern is malformed
     """
     place = path
@@ -75,16 +75,16 @@ def check_place(path: Path) -> None:
             hint="Correct source.path.",
         )
     if not os.access(place, os.R_OK | (os.X_OK if place.is_dir() else 0)):
-        raise SourceError(f"{place} may not be read by this user.", hint="Grant read access to it.")
+        raise SourceError(f"{place} is not readable for this user.", hint="Grant read access to it.")
 
 
 def list_files(path: Path, *, follow_links: bool = False, known: Collection[str] = ()) -> Listing:
     """List a directory (without its subdirectories), a glob pattern (``**`` crosses directories) or one file.
 
-    :param path: absolute
-    :param follow_links: whether symbolic links to files are files, and those to directories are gone into
-    :param known: paths that are passed by: nothing is asked or told of them
-    :raises SourceError: if the place itself cannot be listed
+    :param path: absolute path
+    :param follow_links: whether to treat symbolic links to files as files, and to enter those to directories
+    :param known: paths to skip without reading their status
+    :raises SourceError: if the directory itself cannot be listed
     :raises IoError: if the file system fails
     """
     found = Listing()
@@ -121,7 +121,7 @@ def reached(path: Path, *, follow_links: bool) -> Collection[tuple[Path, Sequenc
 
 
 class _Walk:
-    """Goes through directories by the parts of a pattern."""
+    """Recursive search through directories by the components of a pattern."""
 
     def __init__(self, found: Listing, known: Collection[str], *, follow_links: bool) -> None:
         self._found = found
@@ -131,7 +131,7 @@ class _Walk:
         self._above: list[str] = []
 
     def into(self, directory: str, parts: Sequence[str]) -> None:
-        """Take what matches the parts, from a directory on."""
+        """Add the files that match the components, starting at a directory."""
         real = os.path.realpath(directory) if self._follow_links else directory
         if (directory, parts) in self.been or (parts[0] == CROSSES and real in self._above):
             return  # the same again, or a link that leads back
@@ -159,10 +159,10 @@ class _Walk:
                 yield from (entry for entry in entries if not entry.name.startswith(HIDDEN))
         except PermissionError:
             self._found.refused.append(
-                SourceError(f"{directory} may not be read by this user.", hint="Grant read access to it.")
+                SourceError(f"{directory} is not readable for this user.", hint="Grant read access to it.")
             )
         except FileNotFoundError:
-            return  # taken away since its parent was listed
+            return  # removed since its parent was listed
         except OSError as error:
             raise io_error(error, f"list {directory}") from error
 
@@ -170,7 +170,7 @@ class _Walk:
         try:
             leads_to_directory = entry.is_dir()
         except OSError:
-            return False  # a link that leads to itself
+            return False  # a link to itself
         if leads_to_directory and entry.is_symlink() and not self._follow_links:
             self._found.leave_out(entry.path, LINK)
             return False
@@ -185,7 +185,7 @@ class _Walk:
             return  # renamed since it was listed; the next discovery sees the new name
         except OSError as error:
             self._found.refused.append(
-                SourceError(f"{entry.path!a}: {os.strerror(error.errno or 0)}.", hint="Mend it, or take it away.")
+                SourceError(f"{entry.path!a}: {os.strerror(error.errno or 0)}.", hint="Repair or remove it.")
             )
             return
         kind = kind_of(status)
@@ -206,7 +206,7 @@ def _status(path: str, *, follow_links: bool) -> os.stat_result | None:
 
 
 def _static_parent(path: Path) -> Path:
-    """The deepest directory that a pattern names without a wildcard."""
+    """Return the deepest parent directory of a pattern that has no wildcard."""
     return next(parent for parent in path.parents if not has_magic(str(parent)))
 
 

@@ -1,8 +1,8 @@
-"""The columns of a Parquet source: declared, or those of its oldest file; and how every other file fits them.
+"""Determine the columns of a Parquet source, declared or from its oldest file, and check every other file against them.
 
-Records of one pipeline have one set of columns. A column that a file lacks is null or an error, as
-``error_handling.missing_field_behavior`` says; another type is an error unless it only has to grow; a column more is an
-error unless the pipeline declares which it wants.
+All records of one pipeline have the same columns. A column that a file lacks is null or an error, as
+``error_handling.missing_field_behavior`` says. Another type is an error unless it can be widened. An additional column
+is an error unless the pipeline declares its columns.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns that records have.
+    """Columns of a pipeline's records.
 
     :param types: Spark SQL type by name, in order
-    :param origin: who says so: a file, or ``transform.schema``
-    :param declared: whether a person chose them
+    :param origin: where they come from, for messages: a file, or ``transform.schema``
+    :param declared: whether the pipeline declares them
     :param missing_is_null: whether a file may lack some
     """
 
@@ -39,9 +39,11 @@ class Columns:
     missing_is_null: bool
 
     def refuse_misfit(self, path: str, schema: pa.Schema) -> None:
-        """Fail if a file's records do not have these columns.
+        """Raise an error if a file's records do not have these columns.
 
-        :raises SourceError: naming the file, the column, and who says otherwise
+        :param path: the file, for messages
+        :param schema: its columns
+        :raises SourceError: naming the file, the column, and the origin of the expected one
         """
         if len(set(schema.names)) < len(schema.names):
             twice = next(name for name in schema.names if schema.names.count(name) > 1)
@@ -62,15 +64,15 @@ class Columns:
         more = [name for name in schema.names if name not in self.types]
         if more and not self.declared:
             raise SourceError(
-                f"{path} has a column {more[0]}, which {self.origin} has not.",
+                f"{path} has a column {more[0]}, which {self.origin} does not have.",
                 hint="Declare in transform.schema which columns are wanted; the others are then left out.",
             )
 
 
 def declared(pipeline: Pipeline) -> Columns | None:
-    """The columns in ``transform.schema``, if there is one.
+    """Return the columns in ``transform.schema``, if there is one.
 
-    :raises ConfigError: if it names a type that no Parquet file holds
+    :raises ConfigError: if it has a type that no Parquet file can store
     """
     if not pipeline.transform.schema_:
         return None
@@ -84,8 +86,11 @@ def declared(pipeline: Pipeline) -> Columns | None:
 
 
 def columns_of(pipeline: Pipeline, path: str, schema: pa.Schema) -> Columns:
-    """The columns of one file.
+    """Return the columns of one file.
 
+    :param pipeline: the pipeline
+    :param path: the file, for messages
+    :param schema: its columns
     :raises SourceError: naming the file and the column, if Spark has no type for it
     """
     types = {}
@@ -103,7 +108,7 @@ def columns_of(pipeline: Pipeline, path: str, schema: pa.Schema) -> Columns:
 
 
 def fits(found: pa.DataType, kind: str) -> bool:
-    """Whether all values of a file's column are values of a Spark SQL type."""
+    """Return whether all values of a file's column are values of a Spark SQL type."""
     import pyarrow as pa
 
     has = _called(found)

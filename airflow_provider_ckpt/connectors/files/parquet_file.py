@@ -1,4 +1,4 @@
-"""One Parquet file: what its footer says, and its rows in order, a stretch at a time."""
+"""Read one Parquet file: its footer, and its rows in order, one range at a time."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 ROWS = 20_000
-"""Rows in one Arrow batch at most."""
+"""Maximum number of rows in one Arrow batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a file says of itself.
+    """Contents of a file's footer.
 
     :param groups: rows and bytes (encoded, not compressed) of each row group
-    :param schema: its columns
+    :param schema: columns of the file
     """
 
     groups: Sequence[tuple[int, int]]
@@ -34,15 +34,17 @@ class Footer:
 
     @property
     def rows(self) -> int:
-        """All of them."""
+        """Number of rows in the file."""
         return sum(rows for rows, _ in self.groups)
 
 
 def read_footer(path: str, etag: str, *, follow_links: bool = False) -> Footer:
-    """The footer of a file that has not changed.
+    """Read the footer of a recorded file.
 
+    :param path: the file
+    :param etag: recorded identity of the file
     :param follow_links: whether the path itself may be a symbolic link
-    :raises SourceError: if it changed, is gone, or is no Parquet file
+    :raises SourceError: if the file has changed, is gone, or is not a Parquet file
     """
     with _errors(path, etag), open_recorded(path, etag, follow_links=follow_links) as handle:
         file = _open(handle)
@@ -54,9 +56,11 @@ def read_footer(path: str, etag: str, *, follow_links: bool = False) -> Footer:
 
 
 class Rows:
-    """The rows of one file, held open and read forward: what comes next costs no second look at what came before.
+    """Rows of one open file; reading forward continues where the last read ended.
 
-    :param columns: the names of those that are read
+    :param path: the file
+    :param etag: recorded identity of the file
+    :param columns: names of the columns to read
     :param follow_links: whether the path itself may be a symbolic link
     """
 
@@ -76,7 +80,7 @@ class Rows:
         self._rest: pa.RecordBatch | None = None
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Rows ``[start, end)`` in order, each batch with the number of its first row.
+        """Yield rows ``[start, end)`` in order, each batch with the number of its first row.
 
         :raises SourceError: if they cannot be read, or the file has changed
         """
@@ -97,11 +101,14 @@ class Rows:
         verify(self.path, self.etag)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._handle.close()
 
     def _seek(self, row: int) -> None:
-        """Begin at the start of the row group that holds a row; a damaged one costs nobody who needs another."""
+        """Start reading at the row group that contains a row.
+
+        So a damaged group affects only reads of its own rows.
+        """
         self._number = self._group(row)
         groups = [self._number]
         self._batches = self._file.iter_batches(ROWS, row_groups=groups, columns=self._columns, use_threads=False)
@@ -109,7 +116,7 @@ class Rows:
         self._at = self._starts[self._number]
 
     def _where(self) -> str:
-        """The row group that is being read, for an error."""
+        """Return the row group that is being read, for error messages."""
         return "" if self._number < 0 else f"row group {self._number}"
 
     def _group(self, row: int) -> int:
@@ -121,7 +128,7 @@ class Rows:
             return rest
         batch = next(self._batches, None)
         if batch is None:
-            raise SourceError(f"{self.path} ends at row {self._at} and not where it was recorded to end.")
+            raise SourceError(f"{self.path} ends at row {self._at}, not where it ended when it was recorded.")
         return batch
 
 
@@ -132,7 +139,7 @@ def _open(handle: BinaryIO) -> ParquetFile:
 
 
 def _schema(file: ParquetFile) -> pa.Schema:
-    """The file's columns; the old 96-bit timestamps are instants, as Spark has it."""
+    """Return the file's columns; 96-bit timestamps become UTC timestamps, as in Spark."""
     import pyarrow as pa
 
     schema = file.schema_arrow
@@ -146,9 +153,11 @@ def _schema(file: ParquetFile) -> pa.Schema:
 
 @contextmanager
 def _errors(path: str, etag: str, where: Callable[[], str] = str) -> Iterator[None]:
-    """Errors of the file system and of the Parquet library as ours.
+    """Convert errors of the file system and of the Parquet library.
 
-    :param where: says what part of the file is being read
+    :param path: the file
+    :param etag: recorded identity of the file
+    :param where: function that returns the part of the file that is being read
     """
     import pyarrow as pa
 
@@ -160,5 +169,5 @@ def _errors(path: str, etag: str, where: Callable[[], str] = str) -> Iterator[No
         part = where()
         raise SourceError(
             f"{path}{', ' if part else ''}{part} cannot be read as Parquet: {str(error).splitlines()[0].rstrip('.')}.",
-            hint="A file must appear under its final name complete. Replace it by a whole one, or take it away.",
+            hint="A file must appear under its final name complete. Replace it with a complete one, or remove it.",
         ) from error

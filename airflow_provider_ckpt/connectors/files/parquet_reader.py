@@ -1,4 +1,4 @@
-"""Parquet source, reading half: the rows of stretches of files, in the pipeline's columns and types."""
+"""Reading side of the Parquet source: the rows of ranges of files, with the pipeline's columns and types."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class ParquetReader:
-    """Reads what :class:`ParquetSource` located, and keeps the file open that the last batch was in.
+    """Reads the ranges that :class:`ParquetSource` located, and keeps the last batch's file open.
 
-    :param connection: not asked, since a recorded file's path is absolute
-    :param shape: what the source said it yields
+    :param pipeline: the pipeline
+    :param connection: not used, since a recorded file's path is absolute
+    :param shape: the columns that the source announced
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:  # noqa: ARG002
@@ -33,9 +34,9 @@ class ParquetReader:
         self._rows: Rows | None = None
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """The rows of the task's range, each column of the type that the source named.
+        """Yield the rows of the task's range, each column with the type that the source announced.
 
-        :raises SourceError: if a file is not what was recorded, or a value is none of its column's type
+        :raises SourceError: if a file is not what was recorded, or a value does not fit its column's type
         :raises IoError: if the file system fails
         """
         for segment in task.detail["segments"]:
@@ -44,11 +45,11 @@ class ParquetReader:
                 yield self._records(batch, segment["base"] + first, rows)
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """The file and the row in it, counted from 0."""
+        """Return headers with the file and the number of the row in it, from 0."""
         return origin_in(task, position)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._rows is not None:
             self._rows.close()
             self._rows = None
@@ -88,6 +89,6 @@ class ParquetReader:
 
 
 def _without_value(error: Exception) -> str:
-    """An Arrow error's first line without the value at its end, which is data."""
+    """Return an Arrow error's first line without the value at its end, which is data."""
     said, lost, _ = str(error).splitlines()[0].partition(" would lose data")
     return said + lost

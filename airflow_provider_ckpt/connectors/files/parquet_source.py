@@ -1,6 +1,6 @@
-"""Parquet source, planning half: a position is a row of the virtual concatenation of all discovered files.
+"""Planning side of the Parquet source: a position is a row of the virtual concatenation of all discovered files.
 
-So a file's size, as it is recorded, is its number of rows. A batch never spans files; it is a stretch of rows of one.
+So the recorded size of a file is its number of rows. A batch is a range of rows of one file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from airflow_provider_ckpt.connectors.protocols import Connection, Plan, PlanReq
 from airflow_provider_ckpt.core.errors import SourceError
 
 _ROWS = 100_000
-"""Rows that a batch should have at most when the pipeline leaves the size to the source."""
+"""Approximate maximum of rows in a batch when the source chooses the size."""
 
 
 class ParquetSource(FilesSource):
@@ -35,15 +35,15 @@ class ParquetSource(FilesSource):
         self._columns = declared(pipeline)
 
     def check(self) -> None:
-        """Fail clearly if the directory, or the pattern's static parent, is missing or unreadable."""
+        """Raise an error if the directory, or the pattern's static parent, is missing or unreadable."""
         check_place(self._path)
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """The one partition; its positions are not those of a directory of text."""
+        """Return the only partition; its identity says that positions count rows, unlike those of text files."""
         return [SourcePartition(PARTITION, f"{self._path} (rows of Parquet files)")]
 
     def shape(self) -> Shape:
-        """Columns: those of ``transform.schema``, or of the oldest readable file that is there."""
+        """Return the columns of ``transform.schema``, or those of the oldest readable file."""
         if self._columns is None:
             self._discover(())
         if self._columns is None:
@@ -55,7 +55,7 @@ class ParquetSource(FilesSource):
         return Shape(raw=False, columns=tuple(self._columns.types.items()))
 
     def plan(self, request: PlanRequest) -> Plan:
-        """As :meth:`FilesSource.plan`; a file that does not fit the others is refused before it is recorded."""
+        """See :meth:`FilesSource.plan`; a file whose columns do not fit the others is refused before it is recorded."""
         for file in request.files:
             if self._columns is not None:
                 break
@@ -71,7 +71,7 @@ class ParquetSource(FilesSource):
         inspect: bool = True,  # noqa: ARG002
         look_again: bool = True,
     ) -> Discovered:
-        """As :meth:`FilesSource._discover`; only a file's footer says how many rows it has, so each is inspected."""
+        """See :meth:`FilesSource._discover`; every new file is inspected, since only its footer has its row count."""
         return super()._discover(known, delivered=delivered, look_again=look_again)
 
     def _inspect(self, file: SourceFile) -> int:
@@ -99,7 +99,7 @@ class ParquetSource(FilesSource):
 
 
 def _edges(groups: Sequence[tuple[int, int]]) -> list[int]:
-    """Rows at which batches of a good size end: whole row groups together, or parts of a big one."""
+    """Return the row numbers where batches of a good size end: whole row groups together, or parts of a large one."""
     edges, at, size, rows = [], 0, 0, 0
     for count, width in groups:
         parts = max(min(max(-(-width // (2 * TARGET)), -(-count // _ROWS)), count), 1)

@@ -1,4 +1,7 @@
-"""Files source, reading half: the records of byte ranges as Arrow batches, cut in bulk without a copy a record."""
+"""Reading side of the files source: the records of byte ranges as Arrow batches.
+
+Records are split in bulk, without a copy a record.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,17 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.connectors.files.record_ends import Offsets
 
 ROWS = 20_000
-"""Records in one Arrow batch at most."""
+"""Maximum number of records in one Arrow batch."""
 
 _LARGEST = 2**31 - 1
 
 
 class FilesReader:
-    """Reads what :class:`FilesSource` located: ``task.detail["segments"]``, spans of recorded files.
+    """Reads the byte ranges of recorded files that :class:`FilesSource` located: ``task.detail["segments"]``.
 
-    :param connection: not asked, since a recorded file's path is absolute
-    :param shape: what the source said it yields
+    :param pipeline: the pipeline
+    :param connection: not used, since a recorded file's path is absolute
+    :param shape: the columns that the source announced
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:
@@ -41,7 +45,7 @@ class FilesReader:
         self._header = has_header(pipeline)
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """The records of the task's range without terminators; a CSV header and a byte order mark are no part of them.
+        """Yield the records of the task's range, without terminators, CSV header and byte order mark.
 
         :raises SourceError: if a file is not what was recorded, before, while or after it is read
         :raises IoError: if the file system fails
@@ -55,11 +59,11 @@ class FilesReader:
                 raise unreadable(segment["path"], segment["etag"], error) from error
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """The file and the byte in it where the record begins."""
+        """Return headers with the file and the byte at which the record begins."""
         return origin_in(task, position)
 
     def close(self) -> None:
-        """Nothing is held open between batches."""
+        """Do nothing: no file is held open between batches."""
 
     def _segment(self, file: BinaryIO, segment: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         at, end = segment["start"], segment["end"]
@@ -83,9 +87,12 @@ class FilesReader:
     def _records(
         self, data: bytes, ends: Offsets, at: int, segment: Mapping[str, Any], *, ended: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of the records that end at ``ends``.
+        """Yield Arrow batches of the records that end at ``ends``.
 
-        :param data: the file's bytes from ``at`` on
+        :param data: the file's bytes, starting at ``at``
+        :param ends: offsets in ``data`` just after each record
+        :param at: offset of ``data`` in the file
+        :param segment: the byte range that is being read
         :param ended: whether each record ends with a newline; the file's last one may not
         """
         import numpy as np
@@ -122,7 +129,7 @@ class FilesReader:
 
 
 def origin_in(task: BatchTask, position: int) -> Mapping[str, str]:
-    """The file that holds a position of a located task, and the place in it."""
+    """Return headers with the file that contains a position of a located task, and the offset in it."""
     origin = {"source-partition": task.key.source, "source-position": str(position)}
     for segment in task.detail["segments"]:
         if segment["start"] <= position - segment["base"] < segment["end"]:

@@ -1,12 +1,13 @@
-"""Receipts of the files sink: a marker for each batch, put if absent, and bundles of those whose epoch has ended.
+"""Receipts of the files sink: a marker file for each batch, created if absent, and bundles of those of past epochs.
 
-The marker is the commit: whoever creates it has the batch, and its content says under which name the rows become
-visible. It comes into being whole, as a hard link to a file that is on the disk already (see ``gate.py``).
+Creating the marker is the commit: the process that creates it has claimed the batch, and its content states the name
+under which the rows become visible. It appears with its full content, as a hard link to a file that is durable already
+(see ``fence.py``).
 
-So that a run need not look at every batch there ever was, the fence gathers the markers of older epochs, which are
-final, in one bundle. A bundle also sums up, per generation and partition, the highest seq and range end of all bundles
-up to it, so a search stops where nothing older can matter. Which of two processes bundles a marker does not matter: a
-bundle is on the disk before its markers go.
+To avoid reading every marker in each run, the fence collects the markers of older epochs, which are final, in one
+bundle. A bundle also has, per generation and partition, the highest seq and range end of all bundles up to it, so a
+search ends where older ones cannot matter. Two processes may bundle the same marker: a bundle is durable before its
+markers are removed.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A receipt as its marker holds it.
+    """A receipt and its claim, as the marker stores them.
 
+    :param receipt: the receipt
     :param file: name of the batch's visible file, or None if it has no rows
-    :param claim: who claimed it: no two claims have the same
+    :param claim: unique id of the claim
     """
 
     receipt: Receipt
@@ -47,12 +49,12 @@ class Entry:
     claim: str
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {"format": _FORMAT, **self.receipt.to_json(), "file": self.file, "claim": self.claim}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The entry that :meth:`to_json` wrote."""
+        """Return the entry that :meth:`to_json` wrote."""
         return cls(Receipt.from_json(data), data["file"], data["claim"])
 
 
@@ -63,7 +65,7 @@ class _Bundle:
 
 
 class Receipts:
-    """Reads and writes the receipts of one pipeline at one target."""
+    """Reader and writer of the receipts of one pipeline at one target."""
 
     def __init__(self, target: FilesTarget) -> None:
         self._target = target
@@ -73,9 +75,11 @@ class Receipts:
     def claim(self, receipt: Receipt, file: str | None) -> tuple[Entry, bool]:
         """Claim a batch's verdict.
 
-        :returns: the entry that stands, and whether it is this claim's
-        :raises FencedError: if a newer epoch holds the fence; then nothing was claimed
-        :raises IoError: if the file system fails; then the claim may stand or not
+        :param receipt: the receipt to claim with
+        :param file: name of the batch's visible file, or None if it has no rows
+        :returns: the entry of the batch, and whether it is this claim's
+        :raises FencedError: if the fence is at a newer epoch; then nothing was claimed
+        :raises IoError: if the file system fails; then the claim may have succeeded or not
         """
         entry = Entry(receipt, file, uuid4().hex)
         prepared = self._target.epochs / str(receipt.epoch) / entry.claim
@@ -87,7 +91,7 @@ class Receipts:
             self._listed = None
             stands = self.find(receipt.key)
             if stands is None:
-                raise SinkError(f"the marker {marker} went away while it was read.", recoverable=True) from error
+                raise SinkError(f"the marker {marker} disappeared while it was read.", recoverable=True) from error
             entry, ours = stands, stands.claim == entry.claim
         except FileNotFoundError as error:
             refuse_unless_current(self._target, receipt.epoch)
@@ -95,7 +99,7 @@ class Receipts:
         except OSError as error:
             if error.errno in _NO_LINKS:
                 raise ConfigError(
-                    f"the file system of {self._target.directory} makes no hard links, which receipts need.",
+                    f"the file system of {self._target.directory} does not support hard links, which receipts need.",
                     hint="Write to a local disk or an NFS mount.",
                 ) from error
             raise io_error(error, f"write {marker}") from error
@@ -107,9 +111,9 @@ class Receipts:
         return entry, ours
 
     def find(self, key: BatchKey) -> Entry | None:
-        """The entry of a batch, if it has one; it is on the disk for good.
+        """Return the entry of a batch, durable, if it has one.
 
-        Bundles that were made since the last look are not seen, nor need be: their fence lets no claim succeed.
+        Bundles created since the last listing are not seen. They need not be: no claim succeeds after their fence.
         """
         entry = self.marked(marker_of(key))
         if entry is not None:
@@ -124,7 +128,7 @@ class Receipts:
         return None
 
     def beyond(self, known: Mapping[str, Known]) -> list[Receipt]:
-        """Receipts that are news, in the order of their keys; on the disk for good."""
+        """Return the receipts that the ledger does not know yet, durable, in the order of their keys."""
 
         def is_known(generation: int, partition: str, end: int) -> bool:
             return partition in known and known[partition].covers(generation, end)
@@ -140,7 +144,7 @@ class Receipts:
         return sorted(news, key=lambda receipt: receipt.key)
 
     def entries(self, keys: Collection[BatchKey]) -> dict[BatchKey, Entry]:
-        """The entries of some batches; one that has none is left out."""
+        """Return the entries of some batches; batches without one are left out."""
         wanted = set(keys)
         found: dict[BatchKey, Entry] = {}
         for entries in chain([self._marked()], (bundle.entries for bundle in self._bundles())):
@@ -150,12 +154,12 @@ class Receipts:
         return found
 
     def newest(self) -> list[Entry]:
-        """The entries of all markers, and of the newest bundle: what the last runs that delivered anything claimed."""
+        """Return the entries of all markers and of the newest bundle: claims of the last runs that delivered."""
         newest = next(iter(self._bundles()), None)
         return [*self._marked(), *(newest.entries if newest is not None else ())]
 
     def retract(self, gone: Collection[BatchKey]) -> None:
-        """Take back receipts among the newest, since their files are gone; call it behind the fence.
+        """Remove receipts from the newest ones, since their files are gone; call this after the fence.
 
         :raises IoError: if the file system fails
         """
@@ -171,7 +175,7 @@ class Receipts:
             raise io_error(error, f"write {self._target.bundles}") from error
 
     def marked(self, marker: str) -> Entry | None:
-        """The entry of a marker, None if there is no such marker (any more)."""
+        """Return the entry of a marker, None if the marker does not exist (any more)."""
         path = self._target.receipts / marker
         try:
             return Entry.from_json(self._load(path))
@@ -179,7 +183,7 @@ class Receipts:
             return None
 
     def bundle(self, epoch: int) -> None:
-        """Gather the markers of epochs before this one, which holds the fence."""
+        """Collect the markers of epochs before this one, which has the fence, in a bundle."""
         old = {entry.receipt.key: entry for entry in self._marked() if entry.receipt.epoch < epoch}
         if not old:
             return
@@ -220,12 +224,12 @@ class Receipts:
                     yield entry
 
     def _bundles(self) -> Iterator[_Bundle]:
-        """All bundles, newest first."""
+        """Yield all bundles, newest first."""
         for epoch in self._epochs_bundled():
             yield self._bundle(epoch)
 
     def _epochs_bundled(self) -> list[int]:
-        """The epochs that name a bundle, newest first."""
+        """Return the epochs that name a bundle, newest first."""
         if self._listed is None:
             names = self._target.bundles.iterdir() if self._target.bundles.is_dir() else ()
             self._listed = sorted((int(path.stem) for path in names if path.suffix == ".json"), reverse=True)
@@ -250,7 +254,7 @@ class Receipts:
             raise SinkError(
                 f"the receipts in {path} are damaged.",
                 pipeline=self._target.pipeline,
-                hint="Restore that file from a backup; without it nobody can tell which batches were delivered.",
+                hint="Restore that file from a backup; without it there is no record of which batches were delivered.",
             ) from error
         except FileNotFoundError:
             raise
@@ -266,7 +270,7 @@ class Receipts:
 
 
 def _write_new(path: Path, data: bytes) -> None:
-    """Write a file durably into a directory that must be there already."""
+    """Write a file durably into an existing directory."""
     with private_files.create(path) as file:
         file.write(data)
         file.flush()

@@ -1,7 +1,7 @@
-"""Where records end in a file's bytes: the one rule that planning and reading share, without decoding anything.
+"""Find the ends of records in a file's bytes, without decoding; planning and reading share this rule.
 
-JSON lines: every newline ends a record. CSV: every newline outside quotes does. Nothing follows the last newline; a
-last record may lack its own.
+JSON lines: every newline ends a record. CSV: every newline outside quotes does. The last record of a file may lack its
+newline.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ _NEWLINE, _QUOTE = 0x0A, 0x22
 def scan(
     file: BinaryIO, start: int, end: int, *, delimiter: bytes | None, block: int = BLOCK
 ) -> Iterator[tuple[bytes, Offsets]]:
-    """The bytes of ``[start, end)`` in blocks, each with the offsets in it just after every newline that ends a record.
+    """Yield the bytes of ``[start, end)`` in blocks, each with the offsets just after every newline that ends a record.
 
-    :param start: where a record begins (or, without a delimiter, anywhere)
-    :param delimiter: of CSV's fields, or None for JSON lines
+    :param file: the open file
+    :param start: start of a record (or, without a delimiter, any byte)
+    :param end: end of the range
+    :param delimiter: CSV's field separator, or None for JSON lines
     :param block: bytes read at once
     :raises SourceError: if the file ends before ``end``
     """
@@ -41,7 +43,9 @@ def scan(
     while start < end:
         data = file.read(min(block, end - start))
         if not data:
-            raise SourceError(f"{file.name} ends at byte {start}, before byte {end}: it was cut after its discovery.")
+            raise SourceError(
+                f"{file.name} ends at byte {start}, before byte {end}: it was truncated after its discovery."
+            )
         raw = np.frombuffer(data, np.uint8)
         newlines = np.flatnonzero(raw == _NEWLINE)
         if quotes is not None:
@@ -51,24 +55,28 @@ def scan(
 
 
 class _Quotes:
-    """Tells which newlines are data, from one block to the next.
+    """Finds the newlines that are data, from one block to the next.
 
-    A quote opens where a field begins, and the next one closes; right after that, one opens again (a doubled quote is
-    data). Any other is a plain character, so that a bare quote inside a field costs its record and not all that follow.
+    A quote opens at the beginning of a field, and the next one closes; a quote right after a closing one opens again (a
+    doubled quote is data). Any other quote is a plain character, so that a bare quote inside a field affects only its
+    record.
 
-    :param delimiter: of fields
+    :param delimiter: field separator
     """
 
     def __init__(self, delimiter: bytes) -> None:
         self._delimiter = delimiter
         self._before = b"\n" * max(len(delimiter), len(BOM))
         self._open = False
-        self._closed = -2  # where the newest closing quote is
+        self._closed = -2  # offset of the newest closing quote
 
     def outside(self, data: bytes, raw: npt.NDArray[np.uint8], newlines: Offsets, *, at: int) -> Offsets:
-        """The newlines of a block that are not inside quotes.
+        """Return the newlines of a block that are not inside quotes.
 
-        :param at: the block's place in the file
+        :param data: the block
+        :param raw: the block as an array
+        :param newlines: offsets of all newlines in it
+        :param at: the block's offset in the file
         """
         import numpy as np
 
@@ -82,7 +90,7 @@ class _Quotes:
         return newlines
 
     def _begins(self, data: bytes, quotes: Offsets, at: int) -> npt.NDArray[np.bool_]:
-        """Which quotes stand where a field begins."""
+        """Return a mask of the quotes at the beginning of a field."""
         import numpy as np
 
         width = len(self._before)
@@ -96,7 +104,7 @@ class _Quotes:
         return begins
 
     def _effective(self, quotes: Offsets, begins: npt.NDArray[np.bool_], at: int) -> Offsets:
-        """The quotes that open or close; notes how the block ends."""
+        """Return the quotes that open or close, and update the state at the end of the block."""
         import numpy as np
 
         again = np.concatenate(([self._closed == at + quotes[0] - 1], np.diff(quotes) == 1))
@@ -109,7 +117,7 @@ class _Quotes:
         return quotes
 
     def _one_by_one(self, quotes: Offsets, begins: npt.NDArray[np.bool_], closed: int) -> Offsets:
-        """As :meth:`_effective`, where some quotes are plain characters."""
+        """Return the same as :meth:`_effective` where some quotes are plain characters."""
         import numpy as np
 
         is_open, effective = self._open, []

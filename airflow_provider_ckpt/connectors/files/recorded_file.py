@@ -1,4 +1,4 @@
-"""A file as it was recorded at its discovery: opened without following links, and refused if it is another one now."""
+"""Open a file as it was recorded at its discovery; refuse a changed or replaced file, and symbolic links by default."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from airflow_provider_ckpt.connectors.local.filesystem import io_error
 from airflow_provider_ckpt.core.errors import CkptError, SourceError
 
 LINK = "symbolic link"
-"""Kind of a path that is one; see :func:`kind_of`."""
+"""Kind of a symbolic link; see :func:`kind_of`."""
 
 FOLLOW_LINKS = "write source.follow_links: true"
-"""Remedy for a link that is meant, in a hint."""
+"""Part of a hint: the setting that makes the source follow links."""
 
 _TO_DO = "Put the recorded file back; bring new data as a new file, renamed into place when complete."
 
@@ -24,9 +24,9 @@ _TO_DO = "Put the recorded file back; bring new data as a new file, renamed into
 class Identity:
     """Identity of a local file, which changes when the file is modified or replaced.
 
-    :param time: of the last modification, in ns
-    :param size: in bytes
-    :param inode: its number; another file has a different one
+    :param time: time of the last modification, in ns
+    :param size: number of bytes
+    :param inode: inode number; another file has a different one
     """
 
     time: int
@@ -35,17 +35,17 @@ class Identity:
 
     @classmethod
     def of(cls, status: os.stat_result) -> Self:
-        """The identity of a file that is there."""
+        """Return the identity of an existing file."""
         return cls(status.st_mtime_ns, status.st_size, status.st_ino)
 
     @classmethod
     def parse(cls, etag: str) -> Self:
-        """The identity that :attr:`etag` spells."""
+        """Return the identity that an :attr:`etag` encodes."""
         return cls(*map(int, etag.split("-")))
 
     @property
     def etag(self) -> str:
-        """As it is recorded."""
+        """The identity as it is recorded."""
         return f"{self.time}-{self.size}-{self.inode}"
 
 
@@ -55,13 +55,15 @@ def etag_of(status: os.stat_result) -> str:
 
 
 def open_recorded(path: str, etag: str, *, follow_links: bool = False) -> BinaryIO:
-    """Open a recorded file for reading, and make sure that what was opened is what was recorded.
+    """Open a recorded file for reading, and verify that it is the one that was recorded.
 
+    :param path: the file
+    :param etag: recorded identity of the file
     :param follow_links: whether the path itself may be a symbolic link
-    :raises SourceError: if it changed, is gone or may not be read
+    :raises SourceError: if it has changed, is gone or cannot be read
     :raises IoError: if the file system fails
     """
-    # A FIFO that has taken the file's place would block for ever without O_NONBLOCK.
+    # A FIFO in place of the file would block forever without O_NONBLOCK.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow_links else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
@@ -77,7 +79,7 @@ def open_recorded(path: str, etag: str, *, follow_links: bool = False) -> Binary
 
 
 def unchanged(path: str, etag: str) -> bool:
-    """Whether a recorded file is still what was recorded."""
+    """Return whether a recorded file is still what was recorded."""
     try:
         return etag_of(Path(path).stat()) == etag
     except OSError:
@@ -85,10 +87,12 @@ def unchanged(path: str, etag: str) -> bool:
 
 
 def verify(path: str, etag: str, status: os.stat_result | None = None) -> None:
-    """Fail if a recorded file is not what was recorded.
+    """Raise an error if a recorded file is not what was recorded.
 
-    :param status: of the open file; asked of the file system by default
-    :raises SourceError: saying what was recorded and what is there
+    :param path: the file
+    :param etag: recorded identity of the file
+    :param status: status of the open file; by default it is read from the file system
+    :raises SourceError: stating what was recorded and what is there
     """
     if status is None:
         try:
@@ -107,19 +111,19 @@ def verify(path: str, etag: str, status: os.stat_result | None = None) -> None:
 def unreadable(path: str, etag: str, error: OSError) -> CkptError:
     """Return the exception to raise when a recorded file cannot be opened.
 
-    :param path: of the file
-    :param etag: the recorded one
-    :param error: the operating system's
+    :param path: the file
+    :param etag: recorded identity of the file
+    :param error: the operating system's error
     """
     if isinstance(error, FileNotFoundError):
         return SourceError(
             f"{path} is gone; it was recorded with {Identity.parse(etag).size} bytes (etag {etag}) and is still "
             "needed.",
-            hint="Put the file back as it was, or give up what it held: `airflow ckpt inspect` names its batches and "
-            "`airflow ckpt skip PIPELINE BATCH --reason …` lets them go.",
+            hint="Put the file back as it was, or give up its content: `airflow ckpt inspect` names its batches and "
+            "`airflow ckpt skip PIPELINE BATCH --reason …` skips them.",
         )
     if isinstance(error, PermissionError):
-        return SourceError(f"{path} may not be read by this user.", hint="Grant read access to it.")
+        return SourceError(f"{path} is not readable for this user.", hint="Grant read access to it.")
     if is_link_refusal(path, error):
         if unchanged(path, etag):
             return SourceError(
@@ -134,14 +138,14 @@ def unreadable(path: str, etag: str, error: OSError) -> CkptError:
 
 
 def is_link_refusal(path: str, error: OSError) -> bool:
-    """Whether a file could not be opened because a symbolic link has its name."""
+    """Return whether a file could not be opened because its name is a symbolic link."""
     import errno
 
     return error.errno == errno.ELOOP and Path(path).is_symlink()
 
 
 def kind_of(status: os.stat_result) -> str | None:
-    """Return the name of the kind of a path that is no regular file, such as ``directory``; None for a regular file."""
+    """Return the kind of a path that is not a regular file, such as ``directory``; None for a regular file."""
     names = {
         stat.S_IFDIR: "directory",
         stat.S_IFLNK: LINK,

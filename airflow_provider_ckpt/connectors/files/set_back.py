@@ -1,8 +1,8 @@
 """Detection of a files sink's directory that was replaced, or from which delivered files are gone.
 
-The directory holds an id, which it lacks once it was emptied or created anew. A receipt counts while its file exists: a
-file that was cleaned away before it became visible, or with the rest of a directory, was lost. To look at a bounded
-number of files, a run checks only the newest receipts against them: those of the last runs that delivered anything.
+The directory has an id, which is missing once it was emptied or created again. A receipt counts while its file exists:
+a file that was removed before it became visible, or together with the directory, was lost. To bound the number of
+files, a run checks only the newest receipts: those of the last runs that delivered anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.local.filesystem import io_error, sync_dir
 
 
 def identity(target: FilesTarget) -> str | None:
-    """The directory's id, None if it has none.
+    """Return the directory's id, None if it has none.
 
     :raises IoError: if the file system fails
     """
@@ -31,7 +31,7 @@ def identity(target: FilesTarget) -> str | None:
 
 
 def make_identity(target: FilesTarget) -> None:
-    """Give the directory an id if it has none; of several at once, one wins.
+    """Create the directory's id if it has none; if several processes do so at once, one wins.
 
     :raises IoError: if the file system fails
     """
@@ -50,16 +50,17 @@ def make_identity(target: FilesTarget) -> None:
 
 
 def vanished(target: FilesTarget, entries: Iterable[Entry]) -> Sequence[Entry]:
-    """Those receipts whose files are neither visible nor about to be; none where readers take files away.
+    """Return the receipts whose files are neither visible nor staged; none if readers may remove files.
 
-    :param entries: of receipts
+    :param target: the directory
+    :param entries: receipts
     :raises IoError: if the file system fails
     """
     entries = [] if target.files_may_go else [entry for entry in entries if entry.file is not None]
     if not entries:
         return []
     try:
-        staged = target.staged_names()  # first, since a file goes from here to the visible ones
+        staged = target.staged_names()  # first, since files move from here to the visible ones
         there = target.visible_names().union(staged)
     except OSError as error:
         raise io_error(error, f"list {target.directory}") from error
@@ -67,7 +68,7 @@ def vanished(target: FilesTarget, entries: Iterable[Entry]) -> Sequence[Entry]:
 
 
 def set_back(target: FilesTarget, gone: Sequence[Entry]) -> str | None:
-    """Return a sentence saying that delivered files are gone; None if none is."""
+    """Return a sentence stating that delivered files are gone; None if none is."""
     if not gone:
         return None
     files = "the file" if len(gone) == 1 else f"{len(gone)} files"

@@ -1,6 +1,6 @@
-"""Files sink, controlling half: a directory that gets one file a batch, whole and once.
+"""Control side of the files sink: a directory that gets one complete file a batch, exactly once.
 
-What makes that exactly once is told in ``receipts.py``, ``gate.py`` and ``staged.py``.
+``receipts.py``, ``fence.py`` and ``staging.py`` explain how this is exactly once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from airflow_provider_ckpt.core.receipts import Known
 class FilesSink:
     """A directory on a local or mounted file system; see :class:`Sink`.
 
-    :param pipeline: ``sink.path`` names the directory, which is made if it does not exist
+    :param pipeline: ``sink.path`` names the directory, which is created if it does not exist
+    :param connection: its path is the base of a relative ``sink.path``
+    :param context: ledger, pipeline and epoch
     """
 
     exactly_once = True
@@ -43,8 +45,8 @@ class FilesSink:
         """See :attr:`Sink.location`."""
         return f"files://{self._target.directory}"
 
-    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is made before the first fence
-        """Fail clearly if the directory cannot be written, or holds what readers would take for our files."""
+    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
+        """Raise an error if the directory is not writable, or contains files that readers would mistake for ours."""
         directory = self._target.directory
         for place in (directory, self._target.letters.directory):
             check_writable(place, "sink.path")
@@ -71,18 +73,18 @@ class FilesSink:
         return [rows, target.letters.output("dead_letter_queue.sink: same")] if self._letters_here else [rows]
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.fits`; a file has the columns that it is given, of all types that its format knows."""
+        """See :meth:`Sink.fits`; a file can have any columns of types that its format supports."""
         refuse_types(columns, self._target.format)
 
     def claims(self) -> Claims:
-        """This ledger's fence, and every ledger that ever fenced this pipeline here."""
+        """Return this ledger's fence, every ledger that ever fenced this pipeline here, and files that are gone."""
         target = self._target
         vanished = self._vanished()
         gone = frozenset(entry.receipt.key for entry in vanished)
         return Claims(newest_epoch(target), target.ledgers(), identity(target), set_back(target, vanished), gone)
 
     def fence(self, epoch: int) -> None:
-        """Shut out every older epoch, finish or remove what they left, and gather their receipts."""
+        """Fence every older epoch, complete or remove what it left behind, and bundle its receipts."""
         fence(self._target, epoch)
         make_identity(self._target)
         sweep(self._target, self._receipts, epoch)
@@ -92,20 +94,20 @@ class FilesSink:
         self._receipts.bundle(epoch)
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
-        """What is news; all of it has had its effect by the time that it is told."""
+        """Yield the receipts that the ledger does not know yet, after completing their pending renames."""
         news = self._receipts.beyond(known)
         roll_forward(self._target, self._receipts)
         gone = {entry.receipt.key for entry in self._vanished()} if news else set()
         yield from (receipt for receipt in news if receipt.key not in gone)
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Those without a marker, and that are in no bundle, or whose file is gone; see :meth:`Sink.missing`."""
+        """Return the batches that have no marker and are in no bundle, or whose file is gone."""
         found = self._receipts.entries(keys)
         gone = {entry.receipt.key for entry in vanished(self._target, found.values())}
         return [key for key in keys if key not in found or key in gone]
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
-        """The lines of each attempt's file; see :meth:`Sink.letters`."""
+        """Yield the lines of each attempt's file; see :meth:`Sink.letters`."""
         for source in sources:
             yield from self._target.letters.read(source)
 
@@ -126,9 +128,9 @@ class FilesSink:
         return self._target.lists.read(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
-        """Rows of all visible files, those of other pipelines at the directory included.
+        """Return the number of rows of all visible files, including those of other pipelines at the directory.
 
-        :param exact: read every file; otherwise nothing is told, nor where readers take files away
+        :param exact: whether to read every file; otherwise the result is None, as it is if readers may remove files
         """
         if not exact or self._target.files_may_go:
             return None
@@ -139,8 +141,8 @@ class FilesSink:
             raise io_error(error, f"count the rows in {directory}") from error
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
     def _vanished(self) -> Sequence[Entry]:
-        """The newest receipts whose files are gone."""
+        """Return the newest receipts whose files are gone."""
         return vanished(self._target, self._receipts.newest())

@@ -1,7 +1,7 @@
-"""Files source, planning half: discovers the files of a directory or pattern once and cuts them into byte ranges.
+"""Planning side of the files source: discover the files of a directory or pattern once and split them into byte ranges.
 
-A position is a byte of the virtual concatenation of all discovered files in the order of discovery, so ranges tile
-without gaps whatever the number of files. Empty files are recorded and occupy nothing. A batch never spans files.
+A position is a byte of the virtual concatenation of all discovered files in the order of discovery, so ranges are
+contiguous for any number of files. Empty files are recorded and take no positions. A batch never spans files.
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ PARTITION = "files"
 
 
 class FilesSource:
-    """Plans the files of one directory or glob pattern; see the module. What is said of bytes here is for text files;
-    a :class:`~.parquet_source.ParquetSource` counts rows instead.
+    """Plans the files of one directory or glob pattern; see the module.
 
-    :param pipeline: ``source.path`` says where, ``transform.decode`` how records end
-    :param connection: where a relative path starts, if it says so
+    Bytes are counted for text files; a :class:`~.parquet_source.ParquetSource` counts rows instead.
+
+    :param pipeline: ``source.path`` names the files, ``transform.decode`` determines how records end
+    :param connection: its path is the base of a relative ``source.path``
     """
 
     unit = "bytes"
-    """What positions count."""
+    """Unit of positions."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None = None) -> None:
         self._pipeline = pipeline
@@ -64,7 +65,7 @@ class FilesSource:
         self._first: Discovered | None = None
 
     def check(self) -> None:
-        """Fail clearly if the directory, or the pattern's static parent, is missing or unreadable."""
+        """Raise an error if the directory, or the pattern's static parent, is missing or unreadable."""
         if self._pipeline.transform.decode not in ("json", "csv"):
             raise ConfigError("a files source needs transform.decode: json or csv.", pipeline=self._pipeline.name)
         check_place(self._path)
@@ -74,13 +75,16 @@ class FilesSource:
         return isinstance(output, WrittenFiles) and matches(self._path, output, follow_links=self._follow_links)
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """The one partition; its identity is the resolved directory or pattern."""
+        """Return the only partition; its identity is the resolved directory or pattern."""
         return [SourcePartition(PARTITION, str(self._path))]
 
     def start(self, partition: str, start_from: str | int) -> Start:
-        """``earliest``: 0; ``latest``: behind all files that are there now; or a byte position, where a record begins.
+        """Return the base of the partition.
 
-        The files that are there now come with it, so that each that turns up later lies behind them, however old.
+        It is 0 for ``earliest``, the end of all present files for ``latest``, or a byte at which a record begins. The
+        present files are returned with it, so that files that appear later follow them, however old they are.
+
+        :raises ConfigError: if the position is not one of the present files'
         """
         if partition != PARTITION:
             raise ConfigError(f"a files source has no partition {partition}.", pipeline=self._pipeline.name)
@@ -101,17 +105,17 @@ class FilesSource:
         return Start(int(start_from), found)
 
     def shape(self) -> Shape:
-        """Raw records, one ``value`` each."""
+        """Return one ``value`` column of raw records."""
         return Shape(raw=True, columns=(("value", "binary"),))
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Look at the files, known and new, then cut the asked stretches at record boundaries.
+        """Check the known and new files, then split the requested ranges at record boundaries.
 
-        Known files are looked at by the first planning only, and what it saw is told by the later ones, too: a run
-        plans wave by wave, and opens what it reads anyway.
+        Only the first planning of a run checks the known files, and later ones repeat its result: a run plans wave by
+        wave, and opens the files that it reads anyway.
 
-        What is not to be read costs itself: a new file that is refused stays unrecorded until it is mended, and one
-        that is needed and gone, or another one now, becomes a batch that expired.
+        A file that cannot be read affects only itself: a new file that is refused is not recorded until it is repaired,
+        and one that is needed and is gone or was replaced becomes an expired batch.
         """
         delivered = request.committed.get(PARTITION, 0)
         seen = self._discover(request.files, delivered=delivered, look_again=self._first is None)
@@ -133,24 +137,22 @@ class FilesSource:
         return Plan(batches, seen.new, bounds, states, more, list(refused.values()), notices)
 
     def late(self) -> bool:
-        """A file that changes is refused, and a new one comes last."""
+        """Return False: a file that changes is refused, and a new one comes last."""
         return False
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
-        """None: a recorded file that changes is refused, so nothing can turn up in it."""
+        """Return None: a recorded file that changes is refused, so no records can appear in it."""
         return None
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """None: see :meth:`digests`."""
+        """Return nothing; see :meth:`digests`."""
         return ()
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:
-        """Give each task the files and byte spans that its range lies in.
+        """Add to each task the files and byte ranges that its range covers.
 
-        A file that changed or is gone is an error of the first batch that needs it; a list of files that does not hold
-        a range is one of the whole source.
-
-        A task that only lets its range go (``void``) reads nothing and so needs no file.
+        A changed or missing file is an error of the first batch that needs it. A list of files that does not cover a
+        range is an error of the whole source. A ``void`` task reads nothing and needs no file.
         """
         checked: set[str] = set()
         located = []
@@ -178,17 +180,17 @@ class FilesSource:
         return located
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
     def _discover(
         self, known: Sequence[SourceFile], *, delivered: int = 0, inspect: bool = True, look_again: bool = True
     ) -> Discovered:
-        """Discover files, and give new ones their places in the virtual concatenation.
+        """Discover files, and give new ones their positions in the virtual concatenation.
 
         :param known: all files discovered before, in order
         :param delivered: all positions before this one have their verdict
-        :param inspect: whether to leave out new files that cannot be read as they are
-        :param look_again: whether to look at the known files, too
+        :param inspect: whether to leave out new files that cannot be read
+        :param look_again: whether to check the known files, too
         """
         found = discover(self._path, known, delivered=delivered, follow_links=self._follow_links, look_again=look_again)
         if not inspect:
@@ -202,7 +204,7 @@ class FilesSource:
             except CkptError as error:
                 if error.whole:
                     raise
-                if unchanged(file.path, file.etag):  # else it was taken away or is still written to: a later look tells
+                if unchanged(file.path, file.etag):  # else removed or still written to: discovered later
                     refused.append(error)
                 continue
             new.append(replace(file, ordinal=ordinal, base=base, size=size))
@@ -210,9 +212,9 @@ class FilesSource:
         return replace(found, new=new, refused=refused)
 
     def _inspect(self, file: SourceFile) -> int:
-        """The positions that a new file takes.
+        """Return the number of positions of a new file.
 
-        :raises CkptError: if it cannot be read as it is
+        :raises CkptError: if the file cannot be read
         """
         with self._open(file) as handle:
             self._check_header(handle, file)
@@ -220,10 +222,10 @@ class FilesSource:
 
     @staticmethod
     def _tell_gone(gone: Sequence[SourceFile], told: int) -> list[str]:
-        """Return a notice of delivered files that no longer exist, unless an earlier one covers them; it is no error.
+        """Return a notice of delivered files that no longer exist, unless earlier ones cover them; it is not an error.
 
         :param gone: all such files
-        :param told: how many of them earlier notices covered
+        :param told: number of them that earlier notices covered
         """
         if len(gone) <= told:
             return []
@@ -235,7 +237,10 @@ class FilesSource:
 
     @staticmethod
     def _is_link(error: CkptError) -> bool:
-        """Whether a file was refused only for the symbolic link that has its name: it may be followed, or go again."""
+        """Return whether a file was refused only because its name is a symbolic link.
+
+        The link may be followed later, or removed.
+        """
         return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ELOOP
 
     def _verify(self, file: SourceFile, task: BatchTask) -> None:
@@ -246,8 +251,7 @@ class FilesSource:
             if self._is_link(error):
                 raise
             error.hint = (
-                f"{error.hint or ''} Or let its batch go: airflow ckpt skip {self._pipeline.name} '{task.key}' "
-                "--reason …"
+                f"{error.hint or ''} Or skip its batch: airflow ckpt skip {self._pipeline.name} '{task.key}' --reason …"
             ).strip()
             raise
 
@@ -301,7 +305,7 @@ def _total(files: Sequence[SourceFile]) -> int:
 
 
 def _overlapping(files: Sequence[SourceFile], start: int, end: int) -> Iterator[tuple[SourceFile, int, int]]:
-    """Files that hold some of positions ``[start, end)``, each with the byte span inside it."""
+    """Yield the files that contain some of the positions ``[start, end)``, each with the range inside the file."""
     first = max(bisect_right(files, start, key=lambda file: file.base) - 1, 0)
     for file in files[first:]:
         if file.base >= end:

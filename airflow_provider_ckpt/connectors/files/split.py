@@ -1,4 +1,4 @@
-"""Cuts a file into pieces that begin and end at record boundaries, reading no more of it than that takes."""
+"""Split a file into chunks that begin and end at record boundaries, reading as little of it as possible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 from airflow_provider_ckpt.connectors.files.record_ends import scan
 
 TARGET = 8 << 20
-"""Bytes a piece should have when the pipeline leaves the size to the source."""
+"""Bytes of a chunk when the source chooses the size."""
 
 _SAMPLE = 64 << 10
 _PROBE = 256 << 10
@@ -17,7 +17,12 @@ _PROBE = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes ``[start, end)`` of a file, and how many records they hold or are thought to hold."""
+    """Bytes ``[start, end)`` of a file.
+
+    :param start: first byte
+    :param end: byte after the last
+    :param records: number of records in it, exact or estimated
+    """
 
     start: int
     end: int
@@ -27,10 +32,14 @@ class Piece:
 def by_count(
     file: BinaryIO, start: int, end: int, number: int, *, delimiter: bytes | None, header: bool
 ) -> Iterator[Piece]:
-    """Pieces of exactly ``number`` records; the last one has what is left.
+    """Yield chunks of exactly ``number`` records; the last one has the rest.
 
-    :param delimiter: of CSV's fields, or None for JSON lines
-    :param header: whether the first record of the file is a header, which belongs to the first piece and is no record
+    :param file: the open file
+    :param start: first byte
+    :param end: byte after the last
+    :param number: records of a chunk
+    :param delimiter: CSV's field separator, or None for JSON lines
+    :param header: whether the first record of the file is a header, which belongs to the first chunk and is not counted
     """
     at = start
     wanted = number + (header and start == 0)
@@ -52,10 +61,14 @@ def by_count(
 def by_size(
     file: BinaryIO, start: int, end: int, *, delimiter: bytes | None, header: bool, target: int = TARGET
 ) -> Iterator[Piece]:
-    """Pieces of about the same size near ``target``; the number of records is exact for CSV, else estimated.
+    """Yield chunks of about equal size near ``target``; the number of records is exact for CSV, else estimated.
 
-    :param delimiter: of CSV's fields, or None for JSON lines
-    :param target: bytes
+    :param file: the open file
+    :param start: first byte
+    :param end: byte after the last
+    :param delimiter: CSV's field separator, or None for JSON lines
+    :param header: whether the first record of the file is a header, which belongs to the first chunk and is not counted
+    :param target: bytes of a chunk
     """
     pieces = max(1, round((end - start) / target))
     width = _width(file, start, end) if delimiter is None else 1.0
@@ -75,7 +88,7 @@ def by_size(
 
 
 def _skip_to(file: BinaryIO, goal: int, end: int) -> int:
-    """The first boundary at or after ``goal``, without looking at what comes before it."""
+    """Return the first record boundary at or after ``goal``, without reading what comes before it."""
     if goal < end:
         for data, ends in scan(file, goal - 1, end, delimiter=None, block=_PROBE):
             if len(ends):
@@ -84,7 +97,7 @@ def _skip_to(file: BinaryIO, goal: int, end: int) -> int:
 
 
 def _count_to(file: BinaryIO, start: int, goal: int, end: int, delimiter: bytes) -> tuple[int, int]:
-    """The first boundary at or after ``goal`` that is not inside quotes, and the records up to it."""
+    """Return the first record boundary at or after ``goal``, and the number of records up to it."""
     records, terminated = 0, start
     for data, ends in scan(file, start, end, delimiter=delimiter):
         block = file.tell() - len(data)

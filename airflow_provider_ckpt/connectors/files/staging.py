@@ -1,7 +1,7 @@
-"""Rows on their way to be seen: written aside, made durable, and renamed into the directory once their marker says so.
+"""Publish rows as files: write them hidden and durable, then rename them into the directory after the claim.
 
-The rename is done by the writer that claimed the batch, or, if it died before, by whoever finds the marker: a writer
-that is to send the batch again, a run that asks for receipts, or the fence.
+The writer that claimed the batch renames its file. If it died before, the next process that finds the marker does so: a
+writer that retries the batch, a run that reads receipts, or the fence.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 
 def stage(target: FilesTarget, name: str, rows: pa.Table) -> None:
-    """Write rows aside so that they survive a power cut; a failed write leaves no file behind.
+    """Write rows to a hidden file so that they survive a power failure; a failed write leaves no file behind.
 
-    :param name: of the visible file
+    :param target: the directory
+    :param name: name of the future visible file
+    :param rows: the rows
     :raises IoError: if the file system fails
     """
     path = target.staged_file(name)
@@ -43,15 +45,15 @@ def stage(target: FilesTarget, name: str, rows: pa.Table) -> None:
 
 
 def discard(target: FilesTarget, name: str) -> None:
-    """Remove what was staged and is known never to be seen; best effort, since the next sweep tries again."""
+    """Remove a staged file that will never become visible; best effort, since the next sweep tries again."""
     with suppress(OSError):
         target.staged_file(name).unlink()
 
 
 def publish(target: FilesTarget, entry: Entry) -> None:
-    """Make the rows of a batch that has its marker visible; nothing happens if they are already.
+    """Make the rows of a claimed batch visible; do nothing if they are already.
 
-    :raises SinkError: if they were removed, so that the receipt speaks of rows that are nowhere
+    :raises SinkError: if the file was removed, so that the receipt has no rows
     :raises IoError: if the file system fails
     """
     if entry.file is None:
@@ -59,17 +61,17 @@ def publish(target: FilesTarget, entry: Entry) -> None:
     _show(target, [entry.file])
     if not target.files_may_go and not (target.directory / entry.file).exists():
         raise SinkError(
-            f"the file {entry.file} of {entry.receipt.key} was removed as soon as it was written: its receipt stands, "
-            f"and its rows are not in {target.directory}.",
+            f"the file {entry.file} of {entry.receipt.key} was removed as soon as it was written: its receipt exists, "
+            f"but its rows are not in {target.directory}.",
             pipeline=target.pipeline,
             whole=True,
-            hint=f"Keep clean-up jobs away from {target.staged}, or declare sink.files_may_go: true if readers take "
-            "files away. Then run again: that tells how to have the batch sent once more.",
+            hint=f"Keep clean-up jobs away from {target.staged}, or declare sink.files_may_go: true if readers "
+            "remove files. Then run again: the next run says how to have the batch sent again.",
         )
 
 
 def roll_forward(target: FilesTarget, receipts: Receipts) -> None:
-    """Make the rows of every batch that has its marker visible, and remove those of attempts that lost.
+    """Make the rows of every claimed batch visible, and remove those of attempts that lost the claim.
 
     :raises IoError: if the file system fails
     """
@@ -77,8 +79,13 @@ def roll_forward(target: FilesTarget, receipts: Receipts) -> None:
 
 
 def sweep(target: FilesTarget, receipts: Receipts, epoch: int) -> None:
-    """As :func:`roll_forward`, and remove what older epochs staged in vain: behind the fence they claim nothing more.
+    """Do what :func:`roll_forward` does, and remove unclaimed files of older epochs.
 
+    Older epochs cannot claim anything after the fence.
+
+    :param target: the directory
+    :param receipts: its receipts
+    :param epoch: epoch of the fence
     :raises IoError: if the file system fails
     """
     roll_forward(target, receipts)
@@ -103,7 +110,7 @@ def _show(target: FilesTarget, names: list[str]) -> None:
             try:
                 target.staged_file(name).rename(target.directory / name)
             except FileNotFoundError:
-                continue  # it is there, or was: somebody else was faster
+                continue  # renamed by another process already
         if names:
             sync_directory(target.directory)
     except OSError as error:

@@ -1,4 +1,7 @@
-"""Files sink, writing half: each batch becomes one file, staged, claimed by its marker, and then renamed into place."""
+"""Writing side of the files sink: each batch becomes one file.
+
+The file is staged, claimed by its marker, and renamed into its final place.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 class FilesWriter:
     """Delivers batches; see the module.
 
-    :param pipeline: ``sink.path`` names the directory, ``sink.format`` what its files are
+    :param pipeline: ``sink.path`` names the directory, ``sink.format`` the format of its files
+    :param connection: its path is the base of a relative ``sink.path``
+    :param context: ledger, pipeline and epoch
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
@@ -45,11 +50,11 @@ class FilesWriter:
             return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error.info)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
     def _deliver(self, task: BatchTask, content: Content) -> Outcome:
         counts = content.counts(task, self._queue)
-        if content.letters:  # they stay if the claim fails: a twin's receipt may name this very attempt
+        if content.letters:  # never removed: a duplicate task's receipt may name this attempt
             self._target.letters.write(task, self._context, content.letters, self._queue.max_dlq_retries)
         name = None
         if content.rows.num_rows:

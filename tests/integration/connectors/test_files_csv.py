@@ -62,7 +62,7 @@ def test_a_header_with_a_mark_and_other_letter_case_fits(tmp_path: Path) -> None
         (b"id,secret,extra", "has 3 fields, but transform.schema declares 2 columns"),
         (b"id,secret", "has another name in field 2 than name, which transform.schema declares there"),
         (b"secret,a", "set source.header: false"),
-        (b"id,name\r1,secret\r", r"a\.csv: its first line is no CSV record\."),
+        (b"id,name\r1,secret\r", r"a\.csv: its first line is not a CSV record\."),
         (b"secret" * 10_000, "has 1 field, but"),
     ],
 )

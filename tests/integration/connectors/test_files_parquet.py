@@ -182,7 +182,7 @@ class TestFilesThatDiffer:
         first = put_rows(tmp_path / "a.parquet", ids(1), at=1)
         second = put_rows(tmp_path / "b.parquet", ids(1).append_column("new", pa.array(["x"])), at=2)
 
-        with pytest.raises(SourceError, match=f"{second} has a column new, which {first} has not"):
+        with pytest.raises(SourceError, match=f"{second} has a column new, which {first} does not have"):
             rows(parquet_pipeline(tmp_path))
         found = rows(parquet_pipeline(tmp_path, "id bigint, new string", error_handling=NULL))
         assert [row["new"] for row in found] == [None, "x"]

@@ -236,7 +236,7 @@ class TestTrouble:
 
         assert outcome.error is not None
         assert outcome.error.type is ErrorType.CONFIG
-        assert "makes no hard links" in outcome.error.message
+        assert "does not support hard links" in outcome.error.message
 
     def test_damaged_receipts_are_an_error_and_never_read_as_none(self, directory: Path) -> None:
         Run(directory, epoch=1).fence().send(0)

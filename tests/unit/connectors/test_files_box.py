@@ -54,5 +54,5 @@ def test_one_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     (tmp_path / "dead").mkdir()
     (tmp_path / "dead" / "orders").touch()
 
-    with pytest.raises(IoError, match=r"cannot keep dead letters under .*/dead: (Not a directory|File exists)\."):
+    with pytest.raises(IoError, match=r"cannot store dead letters under .*/dead: (Not a directory|File exists)\."):
         kept.keep(TASK, LETTERS, 0)
