@@ -1,4 +1,4 @@
-"""Types at the delta sink: what Delta can hold, in the form it wants, and whether rows fit a table's columns."""
+"""Convert rows to types that Delta supports, and compare their columns with a table's."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ if TYPE_CHECKING:
 
 
 def for_delta(rows: pa.Table) -> pa.Table:
-    """The rows as Delta wants them.
+    """Convert rows for a Delta table.
 
-    :raises ConfigError: naming the columns whose type Delta does not have
+    :raises ConfigError: naming the columns whose type Delta does not support
     """
     return storable(rows, "a Delta table")
 
 
 def misfits(table: DeltaTable, schema: pa.Schema, *, may_lack: bool = False, may_add: bool = False) -> list[str]:
-    """How rows of a schema do not fit the table, column by column; empty if they do.
+    """Return the differences between a table's columns and those of rows, one text each.
 
-    :param may_lack: whether they may be without columns that may be null
-    :param may_add: whether they may have columns that the table has not
+    :param table: the table
+    :param schema: columns of the rows
+    :param may_lack: whether the rows may lack nullable columns
+    :param may_add: whether the rows may have columns that the table does not have
     """
     from deltalake import Schema
 
@@ -34,12 +36,12 @@ def misfits(table: DeltaTable, schema: pa.Schema, *, may_lack: bool = False, may
 
 
 def schema_text(schema: pa.Schema) -> str:
-    """An Arrow schema as JSON can carry it; :func:`schema_of` is its inverse."""
+    """Encode an Arrow schema as a text for JSON; :func:`schema_of` is its inverse."""
     return base64.b64encode(schema.serialize().to_pybytes()).decode()
 
 
 def schema_of(text: str) -> pa.Schema:
-    """The schema that :func:`schema_text` wrote down."""
+    """Return the schema that :func:`schema_text` encoded."""
     import pyarrow as pa
 
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
@@ -51,7 +53,7 @@ def _types(schema: Any) -> dict[str, str]:
 
 
 def _type(kind: Any) -> str:
-    """A Delta type without what readers may differ in: nullability and metadata."""
+    """Return a Delta type as text, without nullability and metadata."""
     if isinstance(kind, str):
         return kind
     match kind["type"]:

@@ -1,4 +1,4 @@
-"""Delta sink, second phase: one Delta commit a wave; see ``two_phase/committer.py``."""
+"""Second phase of the delta sink: one Delta commit a wave; see ``two_phase/committer.py``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
 
 class DeltaCommitter(TableCommitter):
-    """Commits staged batches to a Delta table, which it creates if there is none; see :class:`TableCommitter`."""
+    """Commits staged batches to a Delta table, which is created if it does not exist; see :class:`TableCommitter`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
@@ -42,7 +42,7 @@ class DeltaCommitter(TableCommitter):
         return DeltaVersion(self._layout, table, grows=self._grows)
 
     def _grown(self, wave: StagedWave, version: DeltaVersion) -> DeltaVersion:
-        """The table with the columns that it gets from this wave, in a commit of their own; a loser looks again.
+        """Add the columns that the table gets from this wave, in a separate commit; after a lost race, try again.
 
         A stale epoch can at worst leave empty columns behind.
         """

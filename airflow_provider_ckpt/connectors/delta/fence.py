@@ -1,15 +1,15 @@
-"""The fence of the delta sink: a barrier that also works while there is no table yet.
+"""Fence of the delta sink: a barrier that also works while there is no table yet.
 
-With a table, the fence is an empty commit that carries ``(<ledger>:<pipeline>, epoch)``. Every commit of ours is made
-as the very next version of a handle on which that epoch was checked, so one prepared before the fence loses the race
-for its version, and one prepared after it sees the epoch.
+With a table, the fence is an empty commit that carries ``(<ledger>:<pipeline>, epoch)``. Every commit of this sink
+creates the version right after the one in which that epoch was checked. So a commit prepared before the fence loses the
+race for its version, and one prepared after it sees the epoch.
 
-Without a table there is nothing to commit to, and the schema is not known. So the fence first leaves a durable file
-named by the epoch, then looks for the table; a committer first creates the table, empty, and opens its handle, then
-reads the fence files, then commits data. Whichever comes first, one of them sees the other: a stale epoch can at worst
-leave an empty table behind.
+Without a table there is nothing to commit to, and the schema is not known. So the fence first writes a durable file
+named by the epoch, then looks for the table; a committer first creates the table, empty, and opens it, then reads the
+fence files, then commits data. Whichever comes first, one of them sees the other: a stale epoch can at worst leave an
+empty table behind.
 
-A table that was restored, or whose receipts are lost, is fenced only once a person has accepted it as it is.
+A table that was restored, or whose receipts are lost, is fenced only once a user has accepted it as it is.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from airflow_provider_ckpt.connectors.two_phase.staging import discard
 
 
 def fence(layout: DeltaLayout, epoch: int, contention: Contention, *, accepting: bool = False) -> None:
-    """Shut out every older epoch; see the module.
+    """Fence every older epoch; see the module.
 
-    :param contention: bounds how long other writers may be faster
-    :param accepting: whether a person accepted a table that was set back or has lost its receipts
-    :raises SinkChangedError: if it has, and nobody did
-    :raises FencedError: if a newer epoch holds the fence
+    :param layout: paths and application ids
+    :param epoch: the new epoch
+    :param contention: limit of the retries while other writers are faster
+    :param accepting: whether a user accepted a table that was set back or has lost its receipts
+    :raises SinkChangedError: if that happened and no user accepted it
+    :raises FencedError: if the fence is at a newer epoch
     :raises SinkError: if other writers keep committing in between until the time is over
     """
     from deltalake.exceptions import DeltaError

@@ -1,4 +1,4 @@
-"""What is the delta sink's own beside the shared layout: fence files, and the names by which its transactions go."""
+"""Fence files and application ids of the delta sink, in addition to the shared layout."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from airflow_provider_ckpt.connectors.two_phase.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class DeltaLayout(Layout):
-    """Paths and application ids of one pipeline of one ledger at one Delta table."""
+    """Paths and application ids of one pipeline and ledger at one Delta table."""
 
     @property
     def epoch_app(self) -> str:
-        """Application id whose version is the epoch; every commit of ours carries it."""
+        """Application id whose version is the epoch; every commit of this sink sets it."""
         return f"{self.ledger}:{self.pipeline}"
 
     @property
@@ -25,11 +25,11 @@ class DeltaLayout(Layout):
 
     @property
     def fences(self) -> Path:
-        """Directory of empty files, each named by an epoch that was fenced."""
+        """Directory of empty files, each named by a fenced epoch."""
         return self.own / "fence"
 
     def ledgers(self) -> frozenset[str]:
-        """Every ledger that ever fenced this pipeline here."""
+        """Return every ledger that ever fenced this pipeline here."""
         own = self.table / OWN
         here = own.iterdir() if own.is_dir() else ()
         return frozenset(unescape(ledger.name) for ledger in here if (ledger / escape(self.pipeline)).is_dir())

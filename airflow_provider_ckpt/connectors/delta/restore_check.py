@@ -1,4 +1,4 @@
-"""Reads from a Delta table's log which versions its content goes back to: a restore takes up that of an older one."""
+"""Find RESTORE operations in a Delta table's log, and the older versions whose content the table has again."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _BOUNDS = ("version", "datetime", "timestamp")
 
 
 def went_back_to(table: DeltaTable, path: Path, since: int) -> int | None:
-    """The older version whose content the table has again; None if it still has the content of ``since``.
+    """Return the older version whose content the table has again; None if it still has the content of ``since``.
 
-    A restore of a restore is followed, so one that undoes another leaves nothing behind.
+    A restore of a restore is followed, so a restore that undoes another is not reported.
 
-    :param table: a handle
-    :param path: where it is
-    :param since: the number of an older version
-    :raises SinkError: if the log tells of a restore and not, in a way that is understood, of which version
+    :param table: the table
+    :param path: its directory
+    :param since: number of an older version
+    :raises SinkError: if the log has a restore whose version cannot be determined
     """
     at = table.version()
     restores = {
@@ -40,7 +40,10 @@ def went_back_to(table: DeltaTable, path: Path, since: int) -> int | None:
 
 
 def _restore(path: Path, version: int) -> dict[str, Any] | None:
-    """The parameters of a restore that made a version; None of any other commit, or one whose entry is gone."""
+    """Return the parameters of the restore that created a version.
+
+    Return None for any other commit, or if the log entry is gone.
+    """
     file = path / "_delta_log" / f"{version:020d}.json"
     try:
         lines = file.read_bytes().splitlines()
@@ -62,7 +65,7 @@ def _parameters(info: dict[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def _restored(path: Path, version: int, bounds: dict[str, Any]) -> int:
-    """The version that a restore took up again."""
+    """Return the version that a restore went back to."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -72,11 +75,10 @@ def _restored(path: Path, version: int, bounds: dict[str, Any]) -> int:
     moment = next((found for name in _BOUNDS[1:] if (found := _moment(bounds.get(name))) is not None), None)
     if moment is None:
         raise SinkError(
-            f"version {version} of {path} is a RESTORE, and its entry in the log does not say, in a way that is "
-            f"understood, to which version or time: {json.dumps(bounds)}.",
+            f"version {version} of {path} is a RESTORE, and its entry in the log does not say to which version or "
+            f"time, in a known form: {json.dumps(bounds)}.",
             whole=True,
-            hint="Restore the table once more to the version that it is meant to have, by number: "
-            "RESTORE TABLE … TO VERSION AS OF ….",
+            hint="Restore the table again to the intended version, by number: RESTORE TABLE … TO VERSION AS OF ….",
         )
     try:
         table = DeltaTable(path, version=version - 1)
@@ -87,7 +89,7 @@ def _restored(path: Path, version: int, bounds: dict[str, Any]) -> int:
 
 
 def _moment(value: Any) -> datetime | None:
-    """A time in milliseconds since 1970 or as text, as writers note it; None of anything else."""
+    """Parse a time in milliseconds since 1970 or as text, as writers store it; return None for anything else."""
     text = str(value)
     try:
         if text.lstrip("-").isdecimal():

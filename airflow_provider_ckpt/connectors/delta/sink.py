@@ -1,7 +1,7 @@
-"""Delta sink, controlling half: what is in the table of this pipeline, and the fence.
+"""Control side of the delta sink: the state of this pipeline in the table, and the fence.
 
-A batch is delivered in two phases: a lane stages files (``writer.py``), the process that called Spark commits them
-once a wave (``committer.py``). What makes that exactly once is told in ``two_phase/`` and in ``fence.py``.
+A batch is delivered in two phases: a lane stages files (``writer.py``), and the process that called Spark commits them
+once a wave (``committer.py``). ``two_phase/`` and ``fence.py`` explain how this is exactly once.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class DeltaSink:
     """A Delta table on a local or mounted file system; see :class:`Sink`.
 
     :param pipeline: ``sink.path`` names the table, which is created from the first batch if it does not exist
+    :param connection: its path is the base of a relative ``sink.path``
+    :param context: ledger, pipeline and epoch
     """
 
     exactly_once = True
@@ -53,8 +55,8 @@ class DeltaSink:
         """See :attr:`Sink.location`."""
         return f"delta://{self._layout.table}"
 
-    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is made before the first fence
-        """Fail clearly if the table cannot be written, or the path holds something else."""
+    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
+        """Raise an error if the table is not writable, or the path contains something else."""
         path = self._layout.table
         for place in (path, self._layout.letters.directory):
             check_writable(place, "sink.path")
@@ -79,7 +81,7 @@ class DeltaSink:
         return [rows, self._layout.letters.output("dead_letter_queue.sink: same")] if self._letters_here else [rows]
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.fits`; while there is no table, all names do that Delta can tell apart.
+        """See :meth:`Sink.fits`; while there is no table, column names only need to differ in more than case.
 
         Types are compared by each writer.
         """
@@ -87,7 +89,7 @@ class DeltaSink:
         twins = [name for name, _ in columns if names[name.lower()] > 1]
         if twins:
             raise ConfigError(
-                f"columns {' and '.join(twins)} are one to Delta, which takes no notice of case",
+                f"columns {' and '.join(twins)} are the same to Delta, which ignores case",
                 pipeline=self._context.pipeline,
                 hint="Give one of them another name in transform.select, or leave it out.",
             )
@@ -104,7 +106,7 @@ class DeltaSink:
             )
 
     def claims(self) -> Claims:
-        """This ledger's fence, every ledger that ever fenced this pipeline here, the table's id, and a restore."""
+        """Return this ledger's fence, every ledger that fenced this pipeline here, the table's id, and a restore."""
         version = self._version()
         setback = find_setback(version, self._receipts)
         self._told = setback is not None
@@ -112,12 +114,12 @@ class DeltaSink:
         return Claims(version.epoch, self._layout.ledgers(), version.target, told)
 
     def fence(self, epoch: int) -> None:
-        """Shut out every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` told is accepted."""
+        """Fence every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` reported is accepted."""
         contention = Contention(self._pipeline, str(self._layout.table))
         fence(self._layout, epoch, contention, accepting=self._told)
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
-        """What the table's log names as receipted and is news."""
+        """Yield the receipts that the table's log names and the ledger does not know yet."""
         try:
             yield from self._receipts.beyond(self._version().head, known)
         except ReceiptsUnreadableError:
@@ -125,11 +127,11 @@ class DeltaSink:
             raise
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Those that the table's log does not name, or whose rows a restore took away; see :meth:`Sink.missing`."""
+        """Return the batches that the table's log does not name, or whose rows were lost by a restore."""
         return missing(self._version(), self._receipts, keys)
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
-        """The lines of each attempt's file; see :meth:`Sink.letters`."""
+        """Yield the lines of each attempt's file; see :meth:`Sink.letters`."""
         for source in sources:
             yield from self._layout.letters.read(source)
 
@@ -149,18 +151,18 @@ class DeltaSink:
         """See :meth:`Sink.kept_files`."""
         return self._layout.lists.read(first)
 
-    def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the log always tells
-        """The table's rows by the statistics in its log, or None if a file has none or rows were deleted from one."""
+    def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the log always has it
+        """Return the row count from the log's statistics; None if a file has none, or rows were deleted from it."""
         table = delta_table.load(self._layout.table)
         return delta_table.rows(table) if table is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
-        """See :class:`KeepsFiles`; of the newest version."""
+        """See :class:`KeepsFiles`; checks the newest version."""
         table = delta_table.load(self._layout.table)
         return damaged(delta_table.files(table) if table is not None else ())
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
     def _version(self) -> DeltaVersion:
         return DeltaVersion(self._layout, delta_table.load(self._layout.table))

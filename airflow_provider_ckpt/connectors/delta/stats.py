@@ -1,4 +1,4 @@
-"""Delta's per-file statistics out of a parquet footer, so that readers can skip files without opening them."""
+"""Convert a parquet footer to Delta's per-file statistics, so that readers can skip files without opening them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _MILLISECOND = 1000
 
 
 def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
-    """The ``stats`` text of an add action: the number of rows, null counts, and bounds of integers, dates and instants.
+    """Return the ``stats`` text of an add action: row count, null counts, and bounds of integers, dates and timestamps.
 
+    :param metadata: footer of the file
     :param schema: the file's Arrow schema
     """
     flat = {field.name for field in schema if _simple(field.type)}
@@ -47,7 +48,7 @@ def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> str:
 
 
 def _bounds(stats: pq.Statistics) -> tuple[Any, Any] | None:
-    """Least and greatest value; None where there are none, or Python has no value for one: a year beyond 1 to 9999."""
+    """Return the least and greatest value; None if there are none, or one is a year outside Python's 1 to 9999."""
     try:
         return (stats.min, stats.max) if stats.has_min_max else None
     except (OverflowError, ValueError):
@@ -61,7 +62,7 @@ def _simple(kind: pa.DataType) -> bool:
 
 
 def _bounded(kind: pa.DataType) -> bool:
-    """Types whose parquet bounds are exact; not floats, where NaN is left out, nor long texts."""
+    """Return whether parquet's bounds of a type are exact; not for floats, which omit NaN, nor for long texts."""
     import pyarrow as pa
 
     return bool(
@@ -72,7 +73,7 @@ def _bounded(kind: pa.DataType) -> bool:
 
 
 def _text(value: Any, *, up: bool) -> Any:
-    """As Delta writes it: instants in milliseconds, an upper bound rounded up."""
+    """Return a bound as Delta writes it: timestamps in milliseconds, an upper bound rounded up."""
     if isinstance(value, datetime):
         over = value.microsecond % _MILLISECOND
         value = value - timedelta(microseconds=over) + timedelta(milliseconds=1 if up and over else 0)

@@ -1,4 +1,4 @@
-"""The Delta table itself: opening, creating and committing on one handle, and what its log says of it."""
+"""Open, create, commit to and inspect a Delta table through the deltalake library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONSTRAINED = ("delta.invariants", "delta.generationExpression", "delta.identit
 
 
 def load(path: Path) -> DeltaTable | None:
-    """A fresh handle, or None if there is no Delta table yet.
+    """Open the newest version; return None if there is no Delta table yet.
 
     :raises SinkError: if the log cannot be read
     """
@@ -38,7 +38,7 @@ def load(path: Path) -> DeltaTable | None:
 
 
 def refresh(table: DeltaTable, path: Path) -> DeltaTable | None:
-    """The handle at the newest version, or a fresh one where it cannot be brought there."""
+    """Update a table object to the newest version; return a new one if that fails."""
     from deltalake.exceptions import DeltaError
 
     try:
@@ -49,7 +49,12 @@ def refresh(table: DeltaTable, path: Path) -> DeltaTable | None:
 
 
 def create(path: Path, schema: pa.Schema, transactions: Mapping[str, int]) -> None:
-    """Create an empty table unless there is one."""
+    """Create an empty table unless one exists.
+
+    :param path: directory of the table
+    :param schema: its columns
+    :param transactions: versions by application id
+    """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -68,13 +73,16 @@ def commit(
     transactions: Mapping[str, int],
     note: Mapping[str, Any],
 ) -> None:
-    """Commit as the very next version of this handle, or not at all.
+    """Commit as the version right after this one, or not at all.
 
-    Whoever needs certainty reads a fresh handle afterwards: an error may come after the commit (a failed checkpoint).
+    An error may come after a successful commit (from a failed checkpoint); open the table again to find out.
 
+    :param table: the version to build on
+    :param path: directory of the table
+    :param actions: data files to add
     :param transactions: versions by application id
-    :param note: commit metadata, for people
-    :raises deltalake.exceptions.CommitFailedError: if somebody else took that version
+    :param note: commit metadata for users
+    :raises deltalake.exceptions.CommitFailedError: if another writer committed that version
     """
     table.create_write_transaction(
         list(actions), "append", table.schema(), commit_properties=_properties(transactions, note)
@@ -83,7 +91,12 @@ def commit(
 
 
 def add_columns(table: DeltaTable, path: Path, fields: Sequence[Field]) -> bool:
-    """Add columns as the very next version of this handle; False if somebody else took that version."""
+    """Add columns as the version right after this one; return False if another writer committed that version.
+
+    :param table: the version to build on
+    :param path: directory of the table
+    :param fields: the columns
+    """
     from deltalake.exceptions import DeltaError
 
     try:
@@ -97,14 +110,14 @@ def add_columns(table: DeltaTable, path: Path, fields: Sequence[Field]) -> bool:
 
 
 def required(table: DeltaTable) -> list[str]:
-    """Columns that may not be null."""
+    """Return the columns that may not be null."""
     return [field.name for field in table.schema().fields if not field.nullable]
 
 
 def refuse_unsupported(table: DeltaTable, path: Path) -> None:
-    """Fail clearly at tables that need more from a writer than adding plain files.
+    """Raise an error for a table that requires more of a writer than adding plain files.
 
-    :raises ConfigError: naming what stands in the way
+    :raises ConfigError: naming the unsupported features
     """
     metadata = table.metadata()
     reasons = [f"it is partitioned by {name}" for name in metadata.partition_columns]
@@ -123,7 +136,11 @@ def refuse_unsupported(table: DeltaTable, path: Path) -> None:
 
 
 def delta_error(error: Exception, doing: str) -> CkptError:
-    """An error of the Delta library as ours: of the table as a whole, for no row is looked at there."""
+    """Convert an error of the Delta library, as one of the whole table: the library does not examine rows there.
+
+    :param error: the library's error
+    :param doing: the operation and its object
+    """
     if isinstance(error, OSError):
         if error.errno is not None:
             return io_error(error, doing)
@@ -147,19 +164,19 @@ def _properties(transactions: Mapping[str, int], note: Mapping[str, Any]) -> Com
 
 def _sync_log(path: Path, version: int) -> None:
     log = path / "_delta_log"
-    with suppress(FileNotFoundError):  # cleaned up already: a checkpoint has taken it in
+    with suppress(FileNotFoundError):  # removed already: a checkpoint includes it
         sync_file(log / f"{version:020d}.json")
     sync_directory(log)
 
 
 def moved(table: DeltaTable, path: Path) -> bool:
-    """Whether the table has a newer version than this handle."""
+    """Return whether the table has a newer version than this one."""
     fresh = load(path)
     return fresh is not None and fresh.version() > table.version()
 
 
 def files(table: DeltaTable) -> Iterator[tuple[Path, int | None]]:
-    """Path and size of each local data file that this version names; those of a shallow clone lie elsewhere."""
+    """Yield path and size of each local data file of this version; files of a shallow clone are in another table."""
     import pyarrow as pa
 
     root = table.table_uri.removeprefix("file://")
@@ -170,7 +187,7 @@ def files(table: DeltaTable) -> Iterator[tuple[Path, int | None]]:
 
 
 def rows(table: DeltaTable) -> int | None:
-    """Rows by the log's statistics, or None where they do not tell: a file without any, or with deleted rows."""
+    """Return the row count from the log's statistics; None if a file has no statistics or has deleted rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

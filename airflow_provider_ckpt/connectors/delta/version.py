@@ -1,4 +1,4 @@
-"""A Delta table at one version, or at none: what the two phases ask of it."""
+"""A Delta table at one version, or before its creation, for the two phases."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class DeltaVersion(TableVersion):
-    """See the module.
+    """Delta's implementation of :class:`TableVersion`.
 
-    :param table: a handle, or None while there is no table
-    :param grows: whether rows may be without some of its columns
+    :param layout: paths and application ids
+    :param table: the version, or None while there is no table
+    :param grows: whether rows may lack some of its columns
     """
 
     layout: DeltaLayout
@@ -34,17 +35,17 @@ class DeltaVersion(TableVersion):
 
     @property
     def head(self) -> int | None:
-        """The version of our application id for receipts; such actions outlive log clean-up."""
+        """Version of the application id for receipts; it survives the clean-up of the log."""
         return self.table.transaction_version(self.layout.receipts_app) if self.table is not None else None
 
     @property
     def committed_epoch(self) -> int:
-        """The highest epoch that the table's log knows."""
+        """Highest epoch in the table's log."""
         return (self.table.transaction_version(self.layout.epoch_app) or 0) if self.table is not None else 0
 
     @property
     def epoch(self) -> int:
-        """The highest epoch fenced so far; the fence files are read now, after the handle was opened."""
+        """Highest epoch fenced so far; the fence files are read now, after the table was opened."""
         files = self.layout.fences.iterdir() if self.layout.fences.is_dir() else ()
         return max(self.committed_epoch, max((int(file.name) for file in files if file.name.isdecimal()), default=0))
 
@@ -55,16 +56,16 @@ class DeltaVersion(TableVersion):
 
     @property
     def current(self) -> int:
-        """The version of the handle."""
+        """Number of this version."""
         return self.table.version() if self.table is not None else 0
 
     @property
     def following(self) -> int:
-        """The handle's next version, since a commit takes no other."""
+        """Number of the next version, the only one that a commit can create."""
         return self.current + 1
 
     def went_back_to(self, since: int) -> int | None:
-        """See :meth:`TableVersion.went_back_to`; restores whose entry in the log was cleaned up are not seen."""
+        """See :meth:`TableVersion.went_back_to`; restores whose log entry was cleaned up are not detected."""
         if self.table is None:
             return 0 if since else None
         return restore_check.went_back_to(self.table, self.layout.table, since)
@@ -78,7 +79,7 @@ class DeltaVersion(TableVersion):
             raise misfit_error(f"the Delta table {self.layout.table}", problems)
 
     def lacks(self, schema: str) -> list[Field]:
-        """The columns that rows have and the table has not, unless they could not be added."""
+        """Return the columns that the table lacks; nothing if they cannot be added."""
         from deltalake import Schema
 
         gets = schema_of(schema)

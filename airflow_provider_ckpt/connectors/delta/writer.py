@@ -1,6 +1,6 @@
-"""Delta sink, writing half: each batch's rows as one data file; see ``two_phase/writer.py``.
+"""Writing side of the delta sink: each batch's rows as one data file; see ``two_phase/writer.py``.
 
-What never gets into a commit is removed by the table's next VACUUM.
+The table's next VACUUM removes files that were never committed.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class DeltaWriter(TableWriter[DeltaVersion]):
     """Stages batches for a Delta table; see the module.
 
     :param pipeline: ``sink.path`` names the table
+    :param connection: its path is the base of a relative ``sink.path``
+    :param context: ledger, pipeline and epoch
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:

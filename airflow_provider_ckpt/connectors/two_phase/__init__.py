@@ -1,1 +1,1 @@
-"""What the sinks of table formats share: lanes stage files, and one commit a wave makes them part of the table."""
+"""Shared by the sinks of table formats: lanes stage files, and one commit a wave adds them to the table."""

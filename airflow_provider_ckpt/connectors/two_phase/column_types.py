@@ -1,4 +1,4 @@
-"""Types that table formats have in common: rows in the form they want, and how columns do not fit a table."""
+"""Compare columns of rows with columns of a table, and convert rows to the types that table formats share."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 def storable(rows: pa.Table, what: str) -> pa.Table:
-    """The rows as a table wants them: every column nullable, instants in microseconds of UTC.
+    """Convert rows for a table: every column nullable, timestamps in microseconds of UTC.
 
+    :param rows: the rows
     :param what: the kind of table, for the message
-    :raises ConfigError: naming the columns whose type such a table does not have
+    :raises ConfigError: naming the columns whose type such a table does not support
     """
     import pyarrow as pa
 
@@ -32,17 +33,18 @@ def storable(rows: pa.Table, what: str) -> pa.Table:
 def differences(
     has: Mapping[str, str], gets: Mapping[str, str], *, may_lack: Collection[str] = (), may_add: bool = False
 ) -> list[str]:
-    """How a table's columns and those of rows differ, column by column; empty if they do not.
+    """Return the differences between a table's columns and those of rows, one text each.
 
-    :param has: the table's, name and type
-    :param may_lack: those of the table that rows need not have
-    :param may_add: whether rows may have others
+    :param has: name and type of the table's columns
+    :param gets: name and type of the rows' columns
+    :param may_lack: columns of the table that the rows need not have
+    :param may_add: whether the rows may have other columns
     """
     problems = [f"{name} is missing ({has[name]})" for name in has if name not in gets and name not in may_lack]
     if may_add:
         known = {name.lower(): name for name in has}
         alike = {name: known.get(name.lower()) for name in gets if name not in has}
-        problems += [f"{name} differs from the table's {other} in case alone" for name, other in alike.items() if other]
+        problems += [f"{name} differs from the table's {other} only in case" for name, other in alike.items() if other]
     else:
         problems += [f"{name} is not in the table ({gets[name]})" for name in gets if name not in has]
     problems += [
@@ -54,9 +56,10 @@ def differences(
 
 
 def misfit_error(where: str, problems: Sequence[str]) -> ConfigError:
-    """What to raise or report when rows do not fit.
+    """Return the error for rows that do not fit a table.
 
     :param where: the table, as in ``the Delta table /data/t``
+    :param problems: the differences
     """
     return ConfigError(
         f"the rows do not fit {where}: {'; '.join(problems)}.",
@@ -65,7 +68,7 @@ def misfit_error(where: str, problems: Sequence[str]) -> ConfigError:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """A type without what table formats do not tell apart: nullability, units and zones of instants."""
+    """Return a type without what table formats ignore: nullability, and units and zones of timestamps."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):

@@ -1,10 +1,10 @@
-"""The second phase: commits what the lanes staged, one commit a wave, and says what became of each batch.
+"""Second phase of a two-phase sink: commit what the lanes staged, one commit a wave, and report each batch's outcome.
 
-The table alone is believed. Each turn opens a fresh version, checks on it the receipts and the epoch, and commits what
-is still missing as that version's very next; the next turn finds out whether that worked. So a lost race, a crash
-anywhere, and an error after the commit are one case. A staged file is removed only if no commit of this wave ever named
-it: one that was named may be part of a snapshot that is no longer the newest, of a table that was renamed or dropped,
-or of a request that is still on its way. What is left behind is for the table's own maintenance.
+Only the table itself is trusted. Each attempt opens a fresh version, checks the receipts and the epoch in it, and
+commits what is still missing as the version right after it; the next iteration finds out whether that worked. So a lost
+race, a crash and an error after the commit are handled alike. A staged file is removed only if no commit of this wave
+ever named it: a named file may be part of a snapshot that is no longer the newest, of a table that was renamed or
+dropped, or of a request that is still in transit. The table's own maintenance removes what is left.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from airflow_provider_ckpt.core.wave import Outcome
 class TableCommitter(ABC):
     """Commits staged batches; see the module.
 
-    In a pinned pipeline a partition's later batches are not attempted after one that failed, so its order is kept;
-    otherwise each batch stands for itself.
+    In a pinned pipeline a partition's later batches are not attempted after one that failed, so its order is preserved;
+    otherwise batches are independent.
 
-    :param target: which table, for messages
+    :param pipeline: the pipeline
+    :param context: ledger, pipeline and epoch
+    :param target: description of the table, for messages
     """
 
     def __init__(self, pipeline: Pipeline, context: SinkContext, target: str) -> None:
@@ -44,10 +46,10 @@ class TableCommitter(ABC):
 
     @abstractmethod
     def _open(self, wave: StagedWave) -> TableVersion:
-        """The table as it is now, created if need be."""
+        """Return the current version of the table, creating the table if needed."""
 
     def commit(self, staged: Sequence[Outcome]) -> Sequence[Outcome]:
-        """Commit, and give the final outcome of each, in the order given; see :class:`Committer`."""
+        """Commit the batches, and return the final outcome of each in the order given; see :class:`Committer`."""
         wave = StagedWave(staged)
         contention = Contention(self._pipeline, self._target)
         try:
@@ -66,7 +68,10 @@ class TableCommitter(ABC):
         return wave.outcomes
 
     def _look(self, wave: StagedWave) -> TableVersion:
-        """A fresh version, with receipts settled, and no newer epoch if anything still waits."""
+        """Open a fresh version and settle the batches that have a receipt in it.
+
+        :raises FencedError: if batches are still waiting and the version has a newer epoch
+        """
         version = self._open(wave)
         refuse_set_back(version, self._chain(version))
         keys = {wave[index].key for index in wave.waiting}
@@ -109,10 +114,13 @@ class TableCommitter(ABC):
             wave.discard(index, staged, version.layout.table)
 
     def _attempt(self, wave: StagedWave, version: TableVersion) -> bool:
-        """One commit of all that waits; False if it may not have worked. Whether it did, the next look says."""
+        """Commit all waiting batches at once; return False if this may have failed.
+
+        The next version shows the result.
+        """
         chosen: dict[BatchKey, int] = {}
         for index in wave.waiting:
-            chosen.setdefault(wave[index].key, index)  # a twin of the same batch will find this one's receipt
+            chosen.setdefault(wave[index].key, index)  # a duplicate of the same batch will find this one's receipt
         at = datetime.now(UTC)
         entries = [self._entry(wave[index], wave.waiting[index], at) for index in chosen.values()]
         try:
@@ -148,5 +156,5 @@ def _refuse_gone(staged: Staged, version: TableVersion) -> None:
             raise IoError(
                 f"the staged file {path} is gone.",
                 whole=True,
-                hint="A clean-up that keeps too little removes files while a run is at work. The batch is sent again.",
+                hint="A clean-up with too short a retention removes files that a run needs. The batch is sent again.",
             )

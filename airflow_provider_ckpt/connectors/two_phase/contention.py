@@ -1,6 +1,6 @@
-"""Waits between commits when other writers are faster, for as long as a run may take.
+"""Pause between commits while other writers are faster, within the run's time budget.
 
-A lost race says nothing of the rows: it is an outage of the table as a whole, and spends nobody's attempts.
+A lost race says nothing about the rows. It counts as an outage of the whole table, not as a failed attempt of a batch.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.2
 _TELL_EVERY = 30.0
-"""Seconds between two warnings that a table is never quiet."""
+"""Seconds between two warnings about lost races."""
 
 
 class Contention:
-    """The tries of one commit, bounded by the run's time budget and not by their number.
+    """Retries of one commit, limited by the run's time budget instead of a number.
 
-    :param table: which table, for messages
+    :param pipeline: its name and time budget
+    :param table: description of the table, for messages
     """
 
     def __init__(self, pipeline: Pipeline, table: str) -> None:
@@ -35,17 +36,19 @@ class Contention:
         self._began = self._told = time.monotonic()
 
     def refuse_if_over(self) -> None:
-        """Fail if the time is over, never before the first try; or if the newest try was answered as done.
+        """Raise an error if the time is over, or if the last try was reported as successful.
+
+        The first try is always allowed.
 
         :raises SinkError: of the table as a whole
         """
         if self._worked:
             raise SinkError(
-                f"{self._table} answered that a commit was done, and does not show it.",
+                f"{self._table} reported that a commit was done, and does not show it.",
                 pipeline=self._pipeline,
                 whole=True,
-                hint="Nothing more was sent: trying again might add the rows twice. Find out which of its answers is "
-                "wrong, or whether somebody took the commit back at once; then run again.",
+                hint="Nothing more was sent: a retry might add the rows twice. Find out which of its answers is wrong, "
+                "or whether somebody rolled the commit back at once; then run again.",
             )
         seconds = time.monotonic() - self._began
         if self._tries and seconds >= self._budget:
@@ -58,9 +61,9 @@ class Contention:
             )
 
     def tried(self, *, worked: bool) -> None:
-        """Count a try, and wait a moment before the next, longer each time.
+        """Count a try; if it failed, pause before the next one, longer each time.
 
-        :param worked: whether the table's answer says that it made the next version
+        :param worked: whether the table reported that it created the next version
         """
         self._tries, self._worked = self._tries + 1, worked
         if worked:
@@ -69,7 +72,7 @@ class Contention:
         if now - self._told >= _TELL_EVERY:
             self._told = now
             log.warning(
-                "%s: other writers took every version of %s for %.0f s (%d tries); trying on",
+                "%s: other writers took every version of %s for %.0f s (%d tries); retrying",
                 self._pipeline,
                 self._table,
                 now - self._began,
@@ -77,4 +80,4 @@ class Contention:
             )
         longest = min(_FIRST_PAUSE * 2 ** min(self._tries, 16), _LONGEST_PAUSE)
         left = max(self._budget - (now - self._began), 0.0)
-        time.sleep(min(random.uniform(0, longest), left))  # noqa: S311  # spreads tries, guards nothing
+        time.sleep(min(random.uniform(0, longest), left))  # noqa: S311  # jitter, not a secret

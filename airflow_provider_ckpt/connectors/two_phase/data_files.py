@@ -1,4 +1,4 @@
-"""Whether the files that a table names are there: a table whose files are gone still counts its rows by its log."""
+"""Check that the files of a table exist: a table's log still counts the rows of files that are gone."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from airflow_provider_ckpt.connectors.local.filesystem import io_error
 
 
 def damaged(files: Iterable[tuple[Path, int | None]]) -> Iterator[str]:
-    """A sentence for each file that is missing, or not as long as the table says.
+    """Yield a sentence for each file that is missing, or whose size is not the recorded one.
 
-    :param files: path and size in bytes, or None where the table does not tell
-    :raises IoError: if the file system does not tell
+    :param files: path and size in bytes, or None if the table does not record the size
+    :raises IoError: if the file system fails
     """
     for path, size in files:
         try:

@@ -1,8 +1,8 @@
-"""Where a two-phase sink keeps things at a table in a local or mounted directory.
+"""Paths of a two-phase sink at a table in a local or mounted directory.
 
-Inside it: data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with ``receipts/<number>.json``,
-``accepted``, ``replays/<partition>.json`` and ``files/<first>-<epoch>.json`` (a leading underscore hides it from
-readers and clean-up). Beside it are the dead letters (see ``local/dead_letters.py``).
+Inside it are data files ``ckpt-*.parquet``, and ``_ckpt/<ledger>/<pipeline>/`` with ``receipts/<number>.json``,
+``accepted``, ``replays/<partition>.json`` and ``files/<first>-<epoch>.json`` (the leading underscore hides it from
+readers and clean-up). The dead letters are beside it (see ``local/dead_letters.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DATA_PREFIX = "ckpt-"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Paths of one pipeline of one ledger at one table."""
+    """Paths of one pipeline and ledger at one table."""
 
     table: Path
     ledger: str
@@ -30,21 +30,21 @@ class Layout:
 
     @property
     def own(self) -> Path:
-        """The pipeline's bookkeeping."""
+        """Directory of the pipeline's bookkeeping."""
         return self.table / OWN / escape(self.ledger) / escape(self.pipeline)
 
     def node(self, number: int) -> Path:
-        """The file of a receipt node."""
+        """Return the file of a receipt node."""
         return self.own / "receipts" / f"{number:020d}.json"
 
     @property
     def accepted(self) -> Path:
-        """The file that holds the version of the table that the newest fence found in order, or that was accepted."""
+        """File with the version of the table that the newest fence found intact, or that a user accepted."""
         return self.own / "accepted"
 
     @property
     def replays(self) -> ReplayFiles:
-        """Which dead letters the side partitions send once more."""
+        """Replays of the side partitions: which dead letters they send again."""
         return ReplayFiles(self.own / "replays", self.pipeline)
 
     @property
@@ -54,11 +54,11 @@ class Layout:
 
     @property
     def letters(self) -> LetterFiles:
-        """The dead letters beside the table."""
+        """Dead letters beside the table."""
         return LetterFiles(self.table, self.ledger, self.pipeline)
 
 
 def new_stem(key: BatchKey, attempt: int, epoch: int) -> str:
-    """How the names of a batch's data files begin: as nobody else's ever do."""
+    """Return a unique prefix for the names of a batch's data files."""
     partition = re.sub(r"[^A-Za-z0-9]+", "-", key.partition)[:80]
     return f"{DATA_PREFIX}{key.generation}-{partition}-{key.seq}-{attempt}-{epoch}-{uuid4().hex}"

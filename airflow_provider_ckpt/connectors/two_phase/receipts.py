@@ -1,21 +1,21 @@
-"""Receipts of a two-phase sink: a chain of immutable nodes whose head the table names.
+"""Receipts of a two-phase sink: a chain of immutable nodes whose head is stored in the table.
 
-A table has room for one number a pipeline (Delta: a ``txn`` action; Iceberg: a table property), but a receipt also has
-a range, counts and an attempt. So each commit first writes a *node*, durably, under a number that was never used: its
-receipts, and the number of the node before it, as read from the very version of the table that it builds on. The
-commit then makes that number the head, in the same atomic step that adds the data files. So:
+A table can store one number for each pipeline (Delta: a ``txn`` action; Iceberg: a table property), but a receipt also
+has a range, counts and an attempt. So each commit first writes a *node* durably under a new number: its receipts, and
+the number of the node before it, as read from the version of the table that it builds on. The commit then makes that
+number the head, in the same atomic step that adds the data files. This has three consequences:
 
-- The head alone arbitrates. A node counts if and only if the head reaches it; a node whose commit was lost, or lost
-  the race, is reached by nobody and can be ignored, whatever it says and however many attempts wrote one.
-- Every receipt can always be read back, and what the table itself holds of us does not grow.
-- It says which batches are done, not up to where: a batch skipped in the ledger leaves no hole to get stuck on.
+- Only the head decides. A node counts if and only if it is reachable from the head; a node whose commit failed or lost
+  the race is unreachable and can be ignored, whatever it contains.
+- Every receipt can always be read back, and the bookkeeping in the table itself does not grow.
+- The receipts name single batches, not a position, so a batch that was skipped in the ledger leaves no gap.
 
-A node also sums up, per generation and partition, which batches it and all nodes before it receipted, and the highest
-range end of these. So a search stops where nothing older can matter, and whether an old batch has a receipt is known
-without reading the chain as far back. Numbers grow: commits so far in the upper 31 bits, chance in the lower 32.
+A node also has, per generation and partition, which batches it and all nodes before it receipted, and their highest
+range end. So a search stops where older nodes cannot matter, and an old batch can be looked up without reading the
+chain that far back. Numbers grow: the count of commits in the upper 31 bits, random bits in the lower 32.
 
-A node whose file is gone or damaged breaks the chain, and with it goes what lies before it. Once a person has accepted
-that, a node says where the chain is cut, and nothing is looked for beyond the cut any more.
+A node whose file is missing or damaged breaks the chain, and all earlier nodes are lost with it. Once a user has
+accepted that, a new node states where the chain is cut, and nothing is searched beyond the cut.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ from airflow_provider_ckpt.core.receipts import Known
 _FORMAT = 1
 _CHANCE_BITS = 32
 _RUNS = 100
-"""Runs of receipted batches that a node sums up of each partition; of more, the highest."""
+"""Maximum number of runs of receipted batches in a node for each partition; of more runs, the highest are stored."""
 _NAMED = 3
-"""Partitions that an error names."""
+"""Maximum number of partitions that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A receipt.
+    """A receipt and its staged files.
 
-    :param file: the name of what was staged and became part of the table with it (:attr:`Staged.name`), if anything
-    :param version: the version of the table that its commit made; 0 until it is read back
+    :param receipt: the receipt
+    :param file: name of what was staged and committed with it (:attr:`Staged.name`), if anything
+    :param version: version of the table that its commit created; 0 until it is read back
     """
 
     receipt: Receipt
@@ -56,11 +57,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The batches of one generation and partition that a node and all before it receipted.
+    """Batches of one generation and partition that a node and all nodes before it receipted.
 
-    :param seq: the highest seq
-    :param end: the highest range end
-    :param runs: receipted batches, as runs of their seqs; a batch in none of them may have a receipt all the same
+    :param seq: highest seq
+    :param end: highest range end
+    :param runs: receipted batches, as runs of their seqs; batches outside of the runs may have a receipt, too
     """
 
     seq: int
@@ -68,12 +69,12 @@ class Reach:
     runs: tuple[Range, ...]
 
     def with_(self, seq: int, end: int) -> Reach:
-        """The reach after one more receipt."""
+        """Return the reach after one more receipt."""
         runs = merge([*self.runs, Range(seq, seq + 1)])
         return Reach(max(self.seq, seq), max(self.end, end), tuple(runs[-_RUNS:]))
 
     def names(self, seq: int) -> bool:
-        """Whether a batch is known to have a receipt."""
+        """Return whether a batch is known to have a receipt."""
         return any(run.start <= seq < run.end for run in self.runs)
 
 
@@ -82,12 +83,13 @@ _NOWHERE = Reach(-1, 0, ())
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What one commit receipted.
+    """Receipts of one commit.
 
-    :param previous: the number of the node before it
-    :param version: the version of the table that its commit made, 0 if it does not say
-    :param reach: by generation and partition, what this node and all before it receipted
-    :param cut: the number of an older node at which the chain ends, since that one cannot be read
+    :param previous: number of the node before it
+    :param version: version of the table that its commit created, 0 if not recorded
+    :param entries: its receipts
+    :param reach: batches that this node and all before it receipted, by generation and partition
+    :param cut: number of an older node at which the chain ends, since that node cannot be read
     """
 
     previous: int | None
@@ -97,27 +99,28 @@ class Node:
     cut: int | None = None
 
     def reaches(self, key: BatchKey) -> bool:
-        """Whether a batch may have a receipt in this node or one before it."""
+        """Return whether a batch may have a receipt in this node or an earlier one."""
         return key.seq <= self.reach.get((key.generation, key.partition), _NOWHERE).seq
 
     def names(self, key: BatchKey) -> bool:
-        """Whether a batch is known to have a receipt in this node or one before it."""
+        """Return whether a batch is known to have a receipt in this node or an earlier one."""
         return self.reach.get((key.generation, key.partition), _NOWHERE).names(key.seq)
 
 
 class Receipts:
-    """Reads and extends the chain of one pipeline; the caller says what its head is, from a version of the table."""
+    """Reader and writer of the chain of one pipeline; the caller passes its head, read from a version of the table."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._newest: tuple[int, Node] | None = None
 
     def append(self, previous: int | None, entries: Sequence[Entry], *, version: int) -> int:
-        """Write a node durably and give its number, to be committed as the new head.
+        """Write a node durably and return its number, to be committed as the new head.
 
-        :param previous: the head at the version that the commit builds on
-        :param version: the version of the table that the commit makes
-        :raises OSError: if the file system fails; then nothing is left behind
+        :param previous: head at the version that the commit builds on
+        :param entries: receipts of the node
+        :param version: version of the table that the commit creates
+        :raises OSError: if the file system fails; no file is left behind
         """
         reach = dict(self._node(previous).reach) if previous is not None else {}
         for entry in entries:
@@ -128,13 +131,13 @@ class Receipts:
         return self._write(previous, previous=previous, version=version, entries=entries, reach=reach)
 
     def begin_anew(self, head: int, lost: int, *, version: int) -> int:
-        """Write a node durably whose chain ends before one that cannot be read; give its number.
+        """Write a node durably whose chain ends before an unreadable one, and return its number.
 
         The receipts of newer nodes, which can be read, stay part of the chain.
 
-        :param head: the head so far
-        :param lost: the number of the node that cannot be read
-        :param version: the version of the table that the commit makes
+        :param head: the current head
+        :param lost: number of the node that cannot be read
+        :param version: version of the table that the commit creates
         :raises OSError: if the file system fails
         """
         if head == lost:
@@ -142,14 +145,14 @@ class Receipts:
         return self._write(head, previous=head, version=version, reach=self._node(head).reach, cut=lost)
 
     def version_of(self, number: int) -> int:
-        """The version of the table that the commit of a node made, 0 if it does not say.
+        """Return the version of the table that the commit of a node created, 0 if not recorded.
 
         :raises ReceiptsUnreadableError: if the node is missing or damaged
         """
         return self._node(number).version
 
     def first_unreadable(self, head: int | None) -> int | None:
-        """The number of the newest node that is missing or damaged; None if the whole chain can be read."""
+        """Return the number of the newest node that is missing or damaged; None if the whole chain can be read."""
         number = head
         try:
             for node in self._walk(head):
@@ -159,9 +162,9 @@ class Receipts:
         return None
 
     def find(self, head: int | None, keys: Iterable[BatchKey]) -> Iterator[Entry]:
-        """The entries of those batches that have one, the newest first.
+        """Yield the entries of those batches that have one, newest first.
 
-        :raises ReceiptsUnreadableError: if a node is missing or damaged; newer entries have been given then
+        :raises ReceiptsUnreadableError: if a node is missing or damaged, after the entries of newer nodes
         """
         wanted = set(keys)
         for node in self._walk(head):
@@ -174,10 +177,10 @@ class Receipts:
                     yield entry
 
     def held(self, head: int | None, keys: Iterable[BatchKey]) -> set[BatchKey]:
-        """Those of these batches that have a receipt, as far as nodes can be read.
+        """Return the batches that have a receipt, as far as nodes can be read.
 
-        Nodes are read as far back as the newest epoch goes. What is older is answered by what a node sums up, so a
-        batch of a partition that was idle since costs nothing more.
+        Nodes of the newest epoch are read. Older ones are answered from a node's summary, so that a batch of an idle
+        partition costs nothing more.
         """
         wanted, found, newest = set(keys), set[BatchKey](), 0
         try:
@@ -196,9 +199,9 @@ class Receipts:
         return found
 
     def beyond(self, head: int | None, known: Mapping[str, Known]) -> Iterator[Receipt]:
-        """Receipts that are news, in the order of their keys.
+        """Yield the receipts that the ledger does not know yet, in the order of their keys.
 
-        :raises ReceiptsUnreadableError: if a node is missing or damaged; those of newer nodes have been given then
+        :raises ReceiptsUnreadableError: if a node is missing or damaged, after the receipts of newer nodes
         """
 
         def is_known(generation: int, partition: str, end: int) -> bool:
@@ -228,7 +231,7 @@ class Receipts:
         reach: Mapping[tuple[int, str], Reach] | None = None,
         cut: int | None = None,
     ) -> int:
-        """Write a node durably and give its number, which is greater than that of the head before."""
+        """Write a node durably and return its number, which is greater than that of the head before."""
         document = {
             "format": _FORMAT,
             "previous": previous,
@@ -257,7 +260,8 @@ class Receipts:
     def _node(self, number: int, newer: Node | None = None) -> Node:
         """Read a node.
 
-        :param newer: the node after it, which says what is lost with this one
+        :param number: number of the node
+        :param newer: the node after it, which tells what is lost if this one cannot be read
         """
         if self._newest is not None and self._newest[0] == number:
             return self._newest[1]
@@ -267,11 +271,11 @@ class Receipts:
         except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
             lost = _told(newer) if newer is not None else "all receipts"
             raise ReceiptsUnreadableError(
-                f"the receipts that the table {self._layout.table} names are missing or damaged: {path}. With that "
+                f"the receipts that the table {self._layout.table} names are missing or damaged: {path}. Without that "
                 f"file {lost} cannot be read.",
                 pipeline=self._layout.pipeline,
-                hint="Restore that file from a backup, or move `_ckpt` to where the table is now. If it is gone for "
-                f"good, go on from the ledger's checkpoint with `airflow ckpt accept-sink {self._layout.pipeline} "
+                hint="Restore that file from a backup, or move `_ckpt` to where the table is now. If it is lost, "
+                f"continue from the ledger's checkpoint with `airflow ckpt accept-sink {self._layout.pipeline} "
                 '--keep --reason "..."`.',
             ) from error
         except OSError as error:
@@ -282,15 +286,15 @@ class Receipts:
 
 
 def _parse(document: Mapping[str, Any], number: int) -> Node:
-    """The node that was written under a number.
+    """Parse a node.
 
-    :raises ValueError: or another error of its kind, if it is damaged
+    :raises ValueError: if it is damaged; possibly another parsing error instead
     """
     previous, version, cut = document["previous"], document.get("version", 0), document.get("cut")
     if any(type(found) is not int for found in (version, previous or 0, cut or 0)):
-        raise TypeError("a number of a node or version is none")
+        raise TypeError("the number of a node or version is not an integer")
     if previous is not None and not 0 <= previous < number:
-        raise ValueError("a node comes after the one that it names as the one before it")
+        raise ValueError("a node names a later one as its predecessor")
     return Node(
         previous,
         version,
@@ -301,13 +305,13 @@ def _parse(document: Mapping[str, Any], number: int) -> Node:
 
 
 def _reach(seq: int, end: int, runs: Sequence[Sequence[int]] | None = None) -> Reach:
-    """What a node sums up of a partition; an early version did so without runs."""
+    """Parse what a node records about a partition; an early format had no runs."""
     found = [Range(seq, seq + 1)] if runs is None else [Range(int(start), int(after)) for start, after in runs]
     return Reach(int(seq), int(end), tuple(found))
 
 
 def _told(newer: Node) -> str:
-    """Receipts that lie before a node, as far as they are not part of it."""
+    """Return a description of the receipts before a node, for the error message."""
     told = []
     for (generation, partition), reach in sorted(newer.reach.items()):
         own = {entry.receipt.key for entry in newer.entries}

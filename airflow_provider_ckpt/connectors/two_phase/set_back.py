@@ -1,10 +1,10 @@
-"""Finds out whether a table still holds what its receipts say, or was restored or rolled back to an older version.
+"""Detect that a table was restored or rolled back to an older version, so that it lacks rows of existing receipts.
 
-The receipts of a restored table stand: a restore keeps Delta's ``txn`` actions, and a rollback keeps Iceberg's
-properties. But each node says as which version of the table it was committed, and the table's own history tells which
-versions its content goes back to. Everything is checked before each commit of ours, so what is lost is always the end
-of the chain; only a file that somebody removed or altered is lost anywhere in it. A file beside the receipts remembers
-the version that the newest fence found in order, or that a person accepted as it was.
+Receipts survive such a change: a restore keeps Delta's ``txn`` actions, and a rollback keeps Iceberg's properties. But
+each node records the version of the table that its commit created, and the table's own history shows from which
+versions its content derives. This is checked before each commit, so lost receipts are always at the end of the chain;
+only a file that somebody removed or altered can be lost anywhere in it. The file ``accepted`` records the version that
+the newest fence found intact, or that a user accepted.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from airflow_provider_ckpt.core.errors import ReceiptsUnreadableError, SinkChang
 class Setback:
     """Evidence that rows or receipts of a pipeline are gone.
 
-    :param message: what was seen, as a sentence
-    :param kept: the version up to which the table still has what was committed; None if the receipts cannot be read
+    :param message: what was found, as a sentence
+    :param kept: version up to which the table still has what was committed; None if the receipts cannot be read
     """
 
     message: str
@@ -35,7 +35,7 @@ class Setback:
 
 
 def find_setback(version: TableVersion, receipts: Receipts) -> Setback | None:
-    """Return evidence of a restore, a rollback or lost receipts; None if nothing is missing, or was ever committed.
+    """Return evidence of a restore, a rollback or lost receipts; None if nothing is missing or nothing was committed.
 
     :raises IoError: if the file system fails
     """
@@ -56,21 +56,23 @@ def find_setback(version: TableVersion, receipts: Receipts) -> Setback | None:
 
 
 def refuse_set_back(version: TableVersion, receipts: Receipts) -> None:
-    """Fail if the table was set back since the run took it over.
+    """Raise an error if the table was set back since the run took it over.
 
-    :raises SinkChangedError: saying what was seen
+    :raises SinkChangedError: stating what was found
     """
     if (found := find_setback(version, receipts)) is not None:
         raise _refusal(version, found)
 
 
 def begin_anew(version: TableVersion, receipts: Receipts, *, accepting: bool) -> int | None:
-    """Begin a new chain of receipts if the old one cannot be read; the number of the new head, or None.
+    """Start a new chain of receipts if the old one cannot be read; return the number of its head, or None.
 
-    A fence asks for it. Newer nodes of the old chain, which can be read, become part of the new one.
+    A fence calls this. Newer nodes of the old chain, which can be read, become part of the new one.
 
-    :param accepting: whether a person accepted a table that is not in order; only then all of the chain is read
-    :raises SinkChangedError: if it is not in order, and nobody did
+    :param version: the table
+    :param receipts: its receipts
+    :param accepting: whether a user accepted a table that is not intact; only then the whole chain is read
+    :raises SinkChangedError: if the table is not intact and no user accepted it
     :raises IoError: if the file system fails
     """
     found = find_setback(version, receipts)
@@ -88,7 +90,12 @@ def begin_anew(version: TableVersion, receipts: Receipts, *, accepting: bool) ->
 
 
 def missing(version: TableVersion, receipts: Receipts, keys: Sequence[BatchKey]) -> list[BatchKey]:
-    """Those of these batches that have no receipt that can be read, or whose rows were lost by a setback."""
+    """Return the batches that have no readable receipt, or whose rows were lost by a restore or rollback.
+
+    :param version: the table
+    :param receipts: its receipts
+    :param keys: batches whose receipt the ledger has seen
+    """
     setback = find_setback(version, receipts)
     if setback is None:
         held = receipts.held(version.head, keys)
@@ -104,9 +111,9 @@ def missing(version: TableVersion, receipts: Receipts, keys: Sequence[BatchKey])
 
 
 def accept(version: TableVersion) -> None:
-    """Remember durably that the table is in order as of this version, or accepted as it is.
+    """Record durably that the table is intact as of this version, or was accepted as it is.
 
-    :raises IoError: if that cannot be written
+    :raises IoError: if the file system fails
     """
     path = version.layout.accepted
     document = {"target": version.target, "version": version.current}
@@ -121,7 +128,7 @@ def _refusal(version: TableVersion, found: Setback) -> SinkChangedError:
     return SinkChangedError(
         f"{found.message.rstrip('.')}. Nothing more was sent.",
         pipeline=version.layout.pipeline,
-        hint="Run again: before anything is sent, the next run names what a person can decide.",
+        hint="Run again: before anything is sent, the next run names the actions to choose from.",
     )
 
 
@@ -133,7 +140,10 @@ def _accepted(version: TableVersion) -> int:
 
 
 def _read(version: TableVersion) -> Any:
-    """Read what :func:`accept` wrote; None if it is gone or damaged, so that no version counts as accepted."""
+    """Read the file that :func:`accept` wrote; return None if it is missing or damaged.
+
+    Then no version counts as accepted.
+    """
     path = version.layout.accepted
     try:
         return json.loads(path.read_bytes())

@@ -1,4 +1,4 @@
-"""What a lane staged of a batch, as it travels in an outcome, and the book a commit keeps of a wave's outcomes."""
+"""Describe what a lane staged of a batch, and track the outcomes of a wave during its commit."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 @dataclass(frozen=True)
 class Staged:
-    """One staged batch.
+    """A staged batch, as it is transferred in an outcome.
 
-    :param name: of what was staged, as nothing else was ever called; None if the batch has no rows
-    :param files: its rows: data files as the table format describes them; ``path`` is relative to the table or absolute
+    :param range: positions of the batch
+    :param bound: source bound, for the receipt
+    :param verdict: verdict to be claimed
+    :param counts: the batch's counts
+    :param name: unique name of what was staged; None if the batch has no rows
+    :param files: data files as the table format describes them; ``path`` is absolute or relative to the table
     :param letters: path of its dead letters, or None
-    :param schema: of the rows, as the table format writes it down; None if the batch came without columns
-    :param positions: of the records read, for the receipt
+    :param schema: columns of the rows, in the table format's own notation; None if the batch came without columns
+    :param positions: positions of the records read, for the receipt
     """
 
     range: Range
@@ -37,7 +41,7 @@ class Staged:
 
     @classmethod
     def of(cls, outcome: Outcome) -> Staged:
-        """What the outcome says was staged."""
+        """Return what an outcome says was staged."""
         data: Mapping[str, Any] = outcome.staged or {}
         return cls(
             Range(*data["range"]),
@@ -52,7 +56,11 @@ class Staged:
         )
 
     def outcome(self, task: BatchTask, letters: Mapping[str, int]) -> Outcome:
-        """The outcome that carries this; :meth:`of` is its inverse."""
+        """Return the outcome that carries this; :meth:`of` is its inverse.
+
+        :param task: the batch and its attempt
+        :param letters: number of dead letters by error type
+        """
         data = {
             "range": [self.range.start, self.range.end],
             "bound": self.bound,
@@ -67,26 +75,26 @@ class Staged:
         return Outcome(task.key, task.attempt, AttemptOutcome.STAGED, letters=letters, staged=data)
 
     def data(self, table: Path) -> list[Path]:
-        """The data files that were staged."""
+        """Return the data files that were staged."""
         return [table / file["path"] for file in self.files]
 
     def paths(self, table: Path, *, letters: bool = True) -> list[Path]:
-        """The files that were staged, with or without the dead letters."""
+        """Return the files that were staged, with or without the dead letters."""
         return [*self.data(table), Path(self.letters)] if letters and self.letters else self.data(table)
 
 
 def discard(paths: Iterable[Path]) -> None:
-    """Remove files that no commit ever named; best effort, since nobody reads them anyway."""
+    """Remove files that no commit ever named; best effort, since no reader uses them."""
     for path in paths:
         with suppress(OSError):
             path.unlink(missing_ok=True)
 
 
 class StagedWave:
-    """The outcomes of one wave: which still wait for their commit, and what became of the others.
+    """Outcomes of one wave: those that wait for their commit, and the final ones.
 
-    ``waiting`` is in the order of the batches' keys; ``attempted`` are those that some commit of this wave named, which
-    may still take effect wherever that is not yet known.
+    ``waiting`` is in the order of the batches' keys. ``attempted`` are the batches that some commit of this wave named;
+    such a commit may still take effect until the result is known.
     """
 
     def __init__(self, outcomes: Sequence[Outcome]) -> None:
@@ -105,19 +113,21 @@ class StagedWave:
 
     @property
     def failed_partitions(self) -> set[str]:
-        """Partitions of which a batch failed."""
+        """Partitions with a failed batch."""
         return {o.key.partition for o in self._outcomes.values() if o.outcome is AttemptOutcome.FAILED}
 
     @property
     def schema(self) -> str | None:
-        """The columns of the first batch that has rows, else of the first that knows its columns."""
+        """Columns of the first batch that has rows, else of the first that knows its columns."""
         waiting = sorted(self.waiting.values(), key=lambda staged: staged.name is None)
         return next((staged.schema for staged in waiting if staged.schema is not None), None)
 
     def receipted(self, index: int, receipt: Receipt, *, ours: bool) -> None:
-        """The batch has its receipt.
+        """Record that a batch has its receipt.
 
-        :param ours: whether it is that of this very attempt
+        :param index: number of the batch in the wave
+        :param receipt: its receipt
+        :param ours: whether the receipt is from this attempt
         """
         self.waiting.pop(index)
         self._outcomes[index] = replace(
@@ -132,20 +142,23 @@ class StagedWave:
     def discard(self, index: int, staged: Staged, table: Path, *, letters: bool = True) -> None:
         """Remove what was staged of a batch, unless a commit of this wave named it.
 
-        :param letters: whether its dead letters go too
+        :param index: number of the batch in the wave
+        :param staged: what was staged
+        :param table: directory of the table
+        :param letters: whether to remove its dead letters, too
         """
         if index not in self.attempted:
             discard(staged.paths(table, letters=letters))
 
     def not_attempted(self, index: int) -> None:
-        """The batch stood behind one that failed."""
+        """Record that a batch was not attempted, since an earlier one failed."""
         self.waiting.pop(index)
         self._outcomes[index] = replace(
             self._outcomes[index], outcome=AttemptOutcome.NOT_ATTEMPTED, letters={}, staged=None
         )
 
     def failed(self, index: int, error: CkptError) -> None:
-        """The batch was not committed, as far as anyone knows."""
+        """Record that a batch failed; as far as known, it was not committed."""
         self.waiting.pop(index)
         self._outcomes[index] = replace(
             self._outcomes[index], outcome=AttemptOutcome.FAILED, error=error.info, letters={}, staged=None

@@ -1,4 +1,4 @@
-"""A table at one version: what a two-phase sink asks of it, and how it commits as the very next one."""
+"""Interface to a table at one version: its receipts, epoch and identity, and a commit as the next version."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
 
 class TableVersion(ABC):
-    """A table as it was when it was opened; of a format that has one, also a table that does not exist yet.
+    """A table as it was when it was opened; for some formats also a table that does not exist yet.
 
-    :param layout: where the pipeline's files are
+    :param layout: paths of the pipeline's files
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -23,59 +23,62 @@ class TableVersion(ABC):
     @property
     @abstractmethod
     def head(self) -> int | None:
-        """The number of the newest receipt node, None if there is none."""
+        """Number of the newest receipt node, None if there is none."""
 
     @property
     @abstractmethod
     def epoch(self) -> int:
-        """The highest epoch fenced so far, 0 if none."""
+        """Highest epoch fenced so far, 0 if none."""
 
     @property
     @abstractmethod
     def target(self) -> str | None:
-        """The table's own id, which one that is made anew does not have; None if there is no table."""
+        """The table's own id, which changes if the table is recreated; None if there is no table."""
 
     @property
     @abstractmethod
     def current(self) -> int:
-        """The number of this version; 0 before the first."""
+        """Number of this version; 0 before the first."""
 
     @property
     @abstractmethod
     def following(self) -> int:
-        """The number of the version that the next commit makes."""
+        """Number of the version that the next commit creates."""
 
     @abstractmethod
     def went_back_to(self, since: int) -> int | None:
-        """The older version whose content the table has again; None if it still has the content of ``since``.
+        """Return the older version whose content the table has again; None if it still has the content of ``since``.
 
-        What others delete, rewrite or add leaves the content of older versions behind, and is no way back.
+        Changes by other writers (deletes, rewrites, additions) build on the older versions and are not reported.
 
-        :param since: the number of an older version, 0 for none
+        :param since: number of an older version, 0 for none
         """
 
     @abstractmethod
     def refuse_misfit(self, staged: Staged) -> None:
-        """Fail if what was staged cannot be part of this table.
+        """Raise an error if what was staged does not fit this table.
 
         :raises ConfigError: naming the columns
         """
 
     @abstractmethod
     def commit(self, added: Sequence[Staged], epoch: int, head: int, note: Mapping[str, Any]) -> bool:
-        """Make what was staged part of the table, with the epoch and the head, as its very next version or not at all.
+        """Add what was staged to the table, with the epoch and the head, as the next version or not at all.
 
-        Whether it worked, a fresh look says. No file is removed here.
+        A fresh version shows whether it worked. No file is removed here.
 
-        :param note: for people
-        :returns: False when another writer was faster, or may have been
-        :raises CkptError: if nobody was faster, and it did not work
+        :param added: what was staged
+        :param epoch: epoch of the run
+        :param head: number of the new receipt node
+        :param note: commit metadata for users
+        :returns: False if another writer was faster, or may have been
+        :raises CkptError: if no other writer was faster and the commit failed
         """
 
     def refuse_if_fenced(self, epoch: int) -> None:
-        """Fail if a newer epoch holds the fence.
+        """Raise an error if the fence is at a newer epoch.
 
-        :raises FencedError: naming both
+        :raises FencedError: naming both epochs
         """
         newest = self.epoch
         if newest > epoch:
@@ -85,10 +88,10 @@ class TableVersion(ABC):
             )
 
     def refuse_unless_current(self, epoch: int) -> None:
-        """Fail unless the fence stands at the writer's epoch.
+        """Raise an error unless the fence is at the writer's epoch.
 
-        :raises FencedError: if a newer epoch holds it
-        :raises SinkError: if it was never raised, or went with the table
+        :raises FencedError: if it is at a newer epoch
+        :raises SinkError: if it was never raised, or was removed with the table
         """
         self.refuse_if_fenced(epoch)
         newest = self.epoch

@@ -1,7 +1,6 @@
-"""The first phase: a lane stages each batch as data files and one file of dead letters, all durable.
+"""First phase of a two-phase sink: a lane stages each batch as data files and one file of dead letters, all durable.
 
-Nothing staged is part of the table until the commit (``committer.py``); what never gets there is ignored by every
-reader.
+Staged files are not part of the table until the commit (``committer.py``); readers ignore those never committed.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ V = TypeVar("V", bound=TableVersion)
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The rows of a batch, written; see :class:`Staged`."""
+    """Data files of a batch; see :class:`Staged`."""
 
     name: str | None = None
     files: Sequence[Mapping[str, Any]] = ()
@@ -51,25 +50,27 @@ class TableWriter(ABC, Generic[V]):
 
     @abstractmethod
     def _fresh(self) -> V:
-        """The table to stage for."""
+        """Return the version of the table to stage for."""
 
     @abstractmethod
     def _fitting(self, rows: pa.Table, version: V) -> pa.Table:
-        """The rows as the table format wants them.
+        """Convert rows for the table format.
 
         :raises ConfigError: if they do not fit the table
         """
 
     @abstractmethod
     def _unfit(self, rows: pa.Table, version: V) -> dict[int, ErrorInfo]:
-        """What is wrong with records that the table cannot take, by number."""
+        """Return the errors of records that the table cannot store, by number."""
 
     @abstractmethod
     def _write(self, task: BatchTask, rows: pa.Table, version: V, written: list[Path]) -> Written:
         """Write the rows durably, if there are any.
 
-        :param rows: without their numbers
-        :param written: each file is added before it is begun
+        :param task: the batch and its attempt
+        :param rows: rows without their numbers
+        :param version: the table
+        :param written: list to which each file is added before it is written
         """
 
     def deliver(self, task: BatchTask, content: Content) -> Outcome:
@@ -89,7 +90,7 @@ class TableWriter(ABC, Generic[V]):
             return Outcome(task.key, task.attempt, AttemptOutcome.FAILED, error=error.info)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
     def _stage(self, task: BatchTask, content: Content, version: V) -> Outcome:
         rows = self._fitting(content.rows, version)
@@ -104,7 +105,7 @@ class TableWriter(ABC, Generic[V]):
             data = Written()
             if rows.num_columns > 1:
                 data = self._write(task, rows.drop_columns([NUMBER]), version, written)
-            # Last, and never removed: a twin of this attempt may have a receipt that names the same letters.
+            # Last, and never removed: the receipt of a duplicate of this attempt may name the same dead letters.
             letters_file = self._write_letters(task, letters, version) if letters else None
         except BaseException:
             discard(written)
@@ -128,9 +129,10 @@ class TableWriter(ABC, Generic[V]):
 
 
 def nulls(rows: pa.Table, names: Iterable[str]) -> dict[int, ErrorInfo]:
-    """What is wrong with records that have a null where the table allows none, by number.
+    """Return the errors of records that have a null where the table does not allow one, by number.
 
-    :param names: of the columns that may not be null
+    :param rows: rows with their numbers
+    :param names: columns that may not be null
     """
     import pyarrow.compute as pc
 

@@ -168,7 +168,7 @@ class TestRefusals:
             Run(table).sink.check()
 
     def test_columns_that_delta_cannot_tell_apart_are_refused(self, table: Path) -> None:
-        with pytest.raises(ConfigError, match="columns id and ID are one to Delta"):
+        with pytest.raises(ConfigError, match="columns id and ID are the same to Delta"):
             Run(table).sink.fits([("id", "bigint"), ("name", "string"), ("ID", "int")])
 
     def test_a_remote_location_is_refused(self) -> None:

@@ -220,7 +220,7 @@ class TestSchemaEvolution:
         outcome = run.writer.deliver(task(1), content(1, **columns))
 
         assert outcome.error is not None
-        assert "NOTE differs from the table's note in case alone" in outcome.error.message
+        assert "NOTE differs from the table's note only in case" in outcome.error.message
         assert DeltaTable(table).version() == version
 
     def test_two_that_add_columns_at_once_both_deliver(self, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,7 +207,7 @@ class TestInterruptions:
 
         assert (outcome.outcome, len(asked)) == (AttemptOutcome.FAILED, 1)
         assert outcome.error is not None
-        assert "answered that a commit was done, and does not show it" in outcome.error.message
+        assert "reported that a commit was done, and does not show it" in outcome.error.message
         assert default_action(outcome.error) is Action.HALT
         assert ids(lake) == expected(0)
 

@@ -113,7 +113,7 @@ def test_a_table_that_lost_receipts_is_refused_and_goes_on_once_a_person_keeps_i
         told = str(raised.value)
         assert "pipeline orders" in told
         assert f"{lake.place}/_ckpt" in told
-        assert ".json. With that file" in told
+        assert ".json. Without that file" in told
         assert "receipts of batches that were delivered are missing" in told
         assert "airflow ckpt accept-sink orders --keep" in told
     assert lake.ids() == list(range(1, 1001))
