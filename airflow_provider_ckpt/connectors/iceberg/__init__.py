@@ -1,1 +1,4 @@
-"""Apache Iceberg as sink: lanes stage data files, one snapshot a wave carries them, and properties their receipts."""
+"""Apache Iceberg as sink: lanes stage data files, and one snapshot a wave adds them.
+
+Table properties refer to the receipts.
+"""

@@ -1,7 +1,7 @@
-"""The Iceberg catalog that an Airflow connection names, and what goes wrong with it in our vocabulary.
+"""Open the Iceberg catalog that an Airflow connection names, and convert its errors.
 
-The connection's extra holds the catalog's properties as the Iceberg library wants them (``uri``, ``warehouse``,
-``type`` and so on), and ``name``, the catalog's name. Secrets may stand in the login and password instead.
+The connection's extra has the catalog's properties as the Iceberg library expects them (``uri``, ``warehouse``,
+``type`` and so on), and ``name``, the catalog's name. Secrets may be in the login and password instead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _HARMLESS = re.compile(
     r"|oauth2-server-uri|rest\..+|[^.]+\.(?:endpoint|region|connect-timeout|request-timeout|path-style-access)"
 )
 _SHORTEST = 4
-"""Characters of a value that is looked for though its name is no secret's; a shorter one stands in other words, too."""
+"""Minimum length of a value that is hidden although its name suggests no secret; shorter ones occur inside other words.
+"""
 
 _FORBIDDEN = ("UnauthorizedError", "ForbiddenError", "OAuthError", "AuthorizationExpiredError")
 
@@ -45,9 +46,11 @@ _MISTAKES = ("ArgumentError", "NoSuchModuleError", "NoSuchPropertyException")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CatalogAddress:
-    """A catalog's name and properties; never printed, since they hold secrets.
+    """A catalog's name and properties; never printed, since they include secrets.
 
-    :param secrets: what no message may show
+    :param name: name of the catalog
+    :param properties: properties for the Iceberg library
+    :param secrets: texts that no message may show
     """
 
     name: str
@@ -56,9 +59,9 @@ class CatalogAddress:
 
     @classmethod
     def of(cls, connection: Connection) -> CatalogAddress:
-        """What a connection says.
+        """Return the catalog of a connection.
 
-        :raises ConfigError: if it names no catalog, or a property that may name code
+        :raises ConfigError: if the connection names no catalog, or has a property that may name code
         """
         extra = {str(key): _plain_value(value) for key, value in connection.extra.items() if value is not None}
         name = str(extra.pop(_NAME, _DEFAULT_NAME))
@@ -77,10 +80,10 @@ class CatalogAddress:
         return cls(name, properties, tuple(sorted({secret for secret in secrets if secret}, key=len, reverse=True)))
 
     def open(self) -> Catalog:
-        """The catalog, opened.
+        """Open the catalog.
 
         :raises SinkError: if it cannot be reached
-        :raises ConfigError: if its properties do not hold
+        :raises ConfigError: if its properties are not valid
         """
         from pyiceberg.catalog import load_catalog
 
@@ -96,15 +99,16 @@ class CatalogAddress:
             raise self.error(error, f"open the Iceberg catalog {self.name!r}") from None
 
     def error(self, error: Exception, doing: str) -> CkptError:
-        """An error of the Iceberg library, or of what it is built on, as ours; without secrets.
+        """Convert an error of the Iceberg library or its dependencies, without secrets.
 
-        :param doing: what was being done, to what
+        :param error: the library's error
+        :param doing: the operation and its object
         """
         if isinstance(error, OSError) and error.errno is not None:
             return io_error(error, doing)
         message = f"cannot {doing}: {self._plain(error)}."
         if type(error).__name__ in _FORBIDDEN:
-            return SinkError(message, whole=True, hint="Correct the connection's secrets, or what they may do.")
+            return SinkError(message, whole=True, hint="Correct the connection's secrets or their permissions.")
         if isinstance(error, ValueError | NotImplementedError):
             return SinkError(message)
         return SinkError(message, recoverable=True, whole=True)
@@ -120,9 +124,9 @@ class CatalogAddress:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What the Iceberg library raises, and what it lets through from below.
+    """Return the exceptions of the Iceberg library, and those of its dependencies that it does not convert.
 
-    Its SQL catalog is built on SQLAlchemy, which we do not import; whoever sees its errors has it loaded.
+    Its SQL catalog is built on SQLAlchemy, which is not imported here: if its errors can occur, it is loaded already.
     """
     from pyiceberg import exceptions
 
@@ -132,7 +136,7 @@ def failures() -> tuple[type[Exception], ...]:
 
 
 def _plain_value(value: Any) -> Any:
-    """Numbers and truth values as texts; mappings, such as ``auth`` and ``ssl`` of a REST catalog, as they are."""
+    """Convert numbers and booleans to text; leave mappings, such as ``auth`` of a REST catalog, unchanged."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -141,7 +145,9 @@ def _plain_value(value: Any) -> Any:
 def _refuse_code(connection: str, properties: Mapping[str, Any], within: str = "") -> None:
     """Refuse properties that are not known to be plain values: the Iceberg library loads classes that they name.
 
-    :param within: the property that these are of, with a dot
+    :param connection: id of the connection, for the message
+    :param properties: the properties
+    :param within: name of the enclosing property, with a dot
     :raises ConfigError: naming the property
     """
     for name, value in properties.items():
@@ -164,12 +170,12 @@ def _secrets_in(properties: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _may_be_secret(key: str, value: str) -> bool:
-    """Whether a property is none that is known to be harmless, and its value none that stands in other words, too."""
+    """Return whether a property is not known to be harmless, and its value is long enough to be hidden in messages."""
     return not _HARMLESS.fullmatch(key) and len(value) >= _SHORTEST and value not in ("true", "false")
 
 
 def _with_login(uri: str, connection: Connection) -> dict[str, str]:
-    """The properties that carry the connection's login and password, in the way of the catalog's kind."""
+    """Return the properties that pass the connection's login and password to this kind of catalog."""
     scheme, mark, rest = uri.partition("://")
     password = quote(connection.password or "", safe="")
     if scheme in ("http", "https"):

@@ -1,4 +1,4 @@
-"""Columns at the iceberg sink: what rows look like to a table, and which field ids a new table's columns get."""
+"""Convert rows for an Iceberg table, compare their columns with the table's, and assign field ids to new columns."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ _WORDS = {
     "timestamp[us]": "timestamp",
     "timestamp[us, tz=UTC]": "timestamptz",
 }
-"""Arrow's types in Iceberg's words, where they differ."""
+"""Iceberg's names of Arrow types, where they differ."""
 
 
 def for_iceberg(rows: pa.Table) -> pa.Table:
-    """The rows as Iceberg wants them.
+    """Convert rows for an Iceberg table.
 
-    :raises ConfigError: naming the columns whose type Iceberg does not have
+    :raises ConfigError: naming the columns whose type Iceberg does not support
     """
     return storable(rows, "an Iceberg table")
 
 
 def evolved(table: Table, schema: pa.Schema | Schema | None, *, grows: bool) -> Schema:
-    """The table's columns, and those that it gets from rows: all of them if it has none yet.
+    """Return the table's columns with those that rows add: all of them if the table has none yet.
 
-    The same columns get the same field ids, whoever asks, so that lanes can write files before the commit.
+    The same columns always get the same field ids, so that lanes can write files before the commit.
 
-    :param schema: of the rows
+    :param table: the table
+    :param schema: columns of the rows
     :param grows: whether a table that has columns gets more
     """
     transaction = table.transaction()
@@ -50,7 +51,13 @@ def evolved(table: Table, schema: pa.Schema | Schema | None, *, grows: bool) -> 
 
 
 def evolve(transaction: Transaction, has: Schema, schema: pa.Schema | Schema | None, *, grows: bool) -> None:
-    """Add the new columns in a transaction; see :func:`evolved`."""
+    """Add the new columns in a transaction; see :func:`evolved`.
+
+    :param transaction: the transaction
+    :param has: columns of the table
+    :param schema: columns of the rows
+    :param grows: whether a table that has columns gets more
+    """
     import pyarrow as pa
     from pyiceberg.schema import Schema
 
@@ -66,10 +73,13 @@ def evolve(transaction: Transaction, has: Schema, schema: pa.Schema | Schema | N
 
 
 def refuse_misfit(where: str, has: Schema, gets: pa.Schema, *, grows: bool) -> None:
-    """Fail if rows do not fit the columns of a table.
+    """Raise an error if rows do not fit the columns of a table.
 
-    :param grows: whether rows may have other columns, and be without those that may be null
-    :raises ConfigError: naming them
+    :param where: name of the table, for the message
+    :param has: columns of the table
+    :param gets: columns of the rows
+    :param grows: whether the rows may have other columns, and lack nullable ones
+    :raises ConfigError: naming the columns
     """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
@@ -80,7 +90,7 @@ def refuse_misfit(where: str, has: Schema, gets: pa.Schema, *, grows: bool) -> N
 
 
 def complete(rows: pa.Table, schema: Schema) -> pa.Table:
-    """The rows with all columns of a table, in its order; those that they are without are null."""
+    """Return the rows with all columns of a table, in its order; missing ones are null."""
     import pyarrow as pa
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
@@ -91,7 +101,7 @@ def complete(rows: pa.Table, schema: Schema) -> pa.Table:
 
 
 def without_number(schema: pa.Schema) -> pa.Schema:
-    """The columns alone."""
+    """Return the columns without :data:`NUMBER`."""
     return schema.remove(schema.get_field_index(NUMBER))
 
 
@@ -100,7 +110,7 @@ def _types(schema: pa.Schema) -> dict[str, str]:
 
 
 def _type(kind: pa.DataType) -> str:
-    """A type in Iceberg's words."""
+    """Return the name of a type in Iceberg's notation."""
     import pyarrow as pa
 
     kind = plain(kind)

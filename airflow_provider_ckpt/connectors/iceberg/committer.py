@@ -1,4 +1,4 @@
-"""Iceberg sink, second phase: one snapshot a wave; see ``two_phase/committer.py``."""
+"""Second phase of the iceberg sink: one snapshot a wave; see ``two_phase/committer.py``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_ckpt.core.wave import Outcome
 
 
 class IcebergCommitter(TableCommitter):
-    """Commits staged batches to an Iceberg table, and gives it their columns if it has none yet."""
+    """Commits staged batches to an Iceberg table, and adds their columns if it has none yet."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._address = TableAddress(pipeline, connection, context)

@@ -1,6 +1,6 @@
-"""Data files of an Iceberg table: rows split by partition, each part written durably with the statistics of its footer.
+"""Write data files of an Iceberg table: one for each partition of the rows, durable, with statistics from its footer.
 
-What a lane writes is described as JSON, so that the commit need not open the file again.
+A lane describes the files as JSON, so that the commit need not open them again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,14 @@ _BY_FIELD = ("column_sizes", "value_counts", "null_value_counts", "nan_value_cou
 
 
 def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[list[Any], pa.Table]]:
-    """The rows of each partition, in their order, and the partition's values.
+    """Yield the values of each partition and its rows, in their order.
 
-    Transforms are applied to distinct values, by the library's own plain functions, which exist for every transform.
+    Partition transforms are applied to distinct values with the library's own Python functions, which exist for every
+    transform.
+
+    :param rows: rows with their numbers
+    :param spec: partitioning of the table
+    :param schema: columns of the table
     """
     import numpy as np
     import pyarrow as pa
@@ -53,7 +58,14 @@ def split(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple
 
 
 def beyond_partitions(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[str, int]]:
-    """The column and number of each record whose date or instant a transform cannot take: a year beyond 1 to 9999."""
+    """Yield column and number of each record with a time that a partition transform cannot process.
+
+    Python's transforms only process the years 1 to 9999.
+
+    :param rows: rows with their numbers
+    :param spec: partitioning of the table
+    :param schema: columns of the table
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyiceberg.transforms import TimeTransform
@@ -71,10 +83,12 @@ def beyond_partitions(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> It
 
 
 def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Write rows durably, and describe the file.
+    """Write rows durably, and return a description of the file.
 
-    :param schema: of the rows, all of its columns in order; its field ids go into the file
-    :param properties: the table's, which say what statistics it wants
+    :param path: the new file
+    :param rows: the rows
+    :param schema: all columns of the rows in order; its field ids are written to the file
+    :param properties: properties of the table, which configure the statistics
     :raises OSError: if the file system fails
     """
     import pyarrow.parquet as pq
@@ -98,7 +112,12 @@ def write(path: Path, rows: pa.Table, schema: Schema, properties: Mapping[str, s
 
 
 def partition_texts(values: Sequence[Any], spec: PartitionSpec, schema: Schema) -> list[str | None]:
-    """A partition's values as JSON can carry them; :func:`data_file` reads them back."""
+    """Encode a partition's values as texts for JSON; :func:`data_file` decodes them.
+
+    :param values: values of the partition
+    :param spec: partitioning of the table
+    :param schema: columns of the table
+    """
     from pyiceberg.conversions import to_bytes
 
     return [
@@ -108,7 +127,12 @@ def partition_texts(values: Sequence[Any], spec: PartitionSpec, schema: Schema) 
 
 
 def data_file(described: Mapping[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
-    """The manifest's entry of a file that a lane described."""
+    """Return the manifest entry of a file that a lane described.
+
+    :param described: description of the file
+    :param spec: partitioning of the table
+    :param schema: columns of the table
+    """
     from pyiceberg.conversions import from_bytes
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
@@ -137,12 +161,12 @@ def data_file(described: Mapping[str, Any], spec: PartitionSpec, schema: Schema)
 
 
 def _kinds(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
-    """The types of a partition's values; transforms yield nothing nested."""
+    """Return the types of a partition's values; they are never nested."""
     return [cast("PrimitiveType", field.field_type) for field in spec.partition_type(schema).fields]
 
 
 def _statistics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
-    """As the library takes them from a footer; without bounds of times where Python has no value for one."""
+    """Return the library's statistics of a footer; without bounds of times if Python cannot represent one."""
     from pyiceberg.io.pyarrow import (
         MetricModeTypes,
         MetricsMode,
@@ -163,12 +187,12 @@ def _statistics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str
 
 
 def _source(field: PartitionField, schema: Schema) -> str:
-    """The name of the column that a partition's value is made from."""
+    """Return the name of the column from which a partition's value is derived."""
     return schema.find_column_name(field.source_id) or field.name
 
 
 def _distinct(rows: pa.Table, field: PartitionField, schema: Schema) -> pa.DictionaryArray:
-    """The values that a transform is to be applied to, each once, and which row has which."""
+    """Return the distinct values of a partition's column, and the index of each row's value."""
     return _physical(rows.column(_source(field, schema)).combine_chunks()).dictionary_encode(null_encoding="encode")
 
 
@@ -181,7 +205,7 @@ def _taken(transform: Callable[[Any], Any], value: Any) -> bool:
 
 
 def _physical(column: pa.Array) -> pa.Array:
-    """Dates and instants as the integers that transforms work on."""
+    """Convert dates and timestamps to the integers that transforms expect."""
     import pyarrow as pa
 
     if pa.types.is_date32(column.type):

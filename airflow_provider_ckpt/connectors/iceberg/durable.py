@@ -1,7 +1,7 @@
-"""How files of an Iceberg table on a local file system are written: so that they survive a power cut.
+"""Write an Iceberg table's files on a local file system so that they survive a power failure.
 
-The Iceberg library loads this class by name (property ``py-io-impl``) and writes data about the table with it, which a
-catalog then names for good. Nobody else imports this module.
+The Iceberg library loads this class by name (property ``py-io-impl``) and writes the table's metadata with it, to which
+a catalog then refers permanently. No other module imports this one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from airflow_provider_ckpt.connectors.local.filesystem import make_directory, sy
 
 
 class DurableFileIO(PyArrowFileIO):
-    """Writes local files durably, and all others as its base class does."""
+    """File access that writes local files durably, and others as its base class does."""
 
     def new_output(self, location: str) -> PyArrowFile:
-        """A file to be written."""
+        """Return a file to be written."""
         scheme, _, path = self.parse_location(location, self.properties)
         output = super().new_output(location)
         return _DurableFile(location, path, output._filesystem) if scheme == "file" else output

@@ -1,9 +1,9 @@
-"""The fence of the iceberg sink: a commit of the epoch to the table, which is created for it if there is none.
+"""Fence of the iceberg sink: a commit of the epoch to the table, which is created if it does not exist.
 
-The epoch is a property, and the commit makes an empty snapshot; ``version.py`` says why both are needed. A commit
-prepared before the fence is refused by the catalog, and one prepared after it sees the epoch.
+The epoch is a property, and the commit creates an empty snapshot; ``version.py`` explains why both are needed. The
+catalog refuses a commit that was prepared before the fence, and one prepared after it sees the epoch.
 
-A table that was rolled back, or whose receipts are lost, is fenced only once a person has accepted it as it is.
+A table that was rolled back, or whose receipts are lost, is fenced only once a user has accepted it as it is.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from airflow_provider_ckpt.connectors.two_phase.set_back import accept, begin_an
 
 
 def fence(address: TableAddress, epoch: int, contention: Contention, *, accepting: bool = False) -> None:
-    """Shut out every older epoch; see the module.
+    """Fence every older epoch; see the module.
 
-    :param contention: bounds how long other writers may be faster
-    :param accepting: whether a person accepted a table that was set back or has lost its receipts
-    :raises SinkChangedError: if it has, and nobody did
-    :raises FencedError: if a newer epoch holds the fence
+    :param address: the table
+    :param epoch: the new epoch
+    :param contention: limit of the retries while other writers are faster
+    :param accepting: whether a user accepted a table that was set back or has lost its receipts
+    :raises SinkChangedError: if that happened and no user accepted it
+    :raises FencedError: if the fence is at a newer epoch
     :raises SinkError: if other writers keep committing in between until the time is over
     """
     while True:

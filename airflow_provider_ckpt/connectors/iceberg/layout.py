@@ -1,4 +1,4 @@
-"""What is the iceberg sink's own beside the shared layout: the two table properties of a pipeline."""
+"""Table properties of the iceberg sink, in addition to the shared layout."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _EPOCH = ":epoch"
 
 @dataclass(frozen=True, slots=True)
 class IcebergLayout(Layout):
-    """Paths and property names of one pipeline of one ledger at one Iceberg table."""
+    """Paths and property names of one pipeline and ledger at one Iceberg table."""
 
     @property
     def epoch_property(self) -> str:
-        """The property that holds the epoch; every commit of ours sets it."""
+        """Name of the property with the epoch; every commit of this sink sets it."""
         return f"{_PREFIX}{self.ledger}:{self.pipeline}{_EPOCH}"
 
     @property
     def head_property(self) -> str:
-        """The property that holds the number of the newest receipt node."""
+        """Name of the property with the number of the newest receipt node."""
         return f"{_PREFIX}{self.ledger}:{self.pipeline}:receipts"
 
 
 def ledgers(properties: Iterable[str], pipeline: str) -> frozenset[str]:
-    """Every ledger that ever fenced a pipeline at the table that has these properties."""
+    """Return every ledger that ever fenced a pipeline at the table with these properties."""
     end = f":{pipeline}{_EPOCH}"
     found = (name for name in properties if name.startswith(_PREFIX) and name.endswith(end))
     return frozenset(name[len(_PREFIX) : -len(end)] for name in found)

@@ -1,4 +1,4 @@
-"""Which Iceberg tables the sink can write to, and what a table says of its size and its files."""
+"""Check whether the sink can write to an Iceberg table, and read the table's row count and files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NO_ROWS = "0"
 
 
 def refuse_unsupported(table: Table) -> None:
-    """Fail clearly at tables that need more from a writer than adding plain files.
+    """Raise an error for a table that requires more of a writer than adding plain files.
 
-    :raises ConfigError: naming what stands in the way
+    :raises ConfigError: naming the unsupported features
     """
     from pyiceberg.transforms import UnknownTransform
 
@@ -28,7 +28,7 @@ def refuse_unsupported(table: Table) -> None:
     columns = {field.field_id for field in table.schema().fields}
     for field in table.spec().fields:
         if field.source_id not in columns:
-            reasons.append(f"it is partitioned by {field.name}, which is made from no column of its own")
+            reasons.append(f"it is partitioned by {field.name}, which is not derived from a top-level column")
         elif isinstance(field.transform, UnknownTransform):
             reasons.append(f"it is partitioned by {field.name} with the unknown transform {field.transform}")
     if reasons:
@@ -39,7 +39,7 @@ def refuse_unsupported(table: Table) -> None:
 
 
 def files(table: Table) -> Iterator[tuple[Path, int | None]]:
-    """Path and size of each local file that the newest snapshot needs; behind a missing manifest none can be named."""
+    """Yield path and size of each local file of the newest snapshot; the files of a missing manifest are unknown."""
     snapshot = table.current_snapshot()
     if snapshot is None:
         return
@@ -65,7 +65,7 @@ def _local(location: str) -> Path | None:
 
 
 def rows(table: Table) -> int | None:
-    """Rows by the newest snapshot's summary, or None where that does not tell: without totals, or with deleted rows."""
+    """Return the row count from the newest snapshot's summary; None if it has no total, or there are deleted rows."""
     snapshot = table.current_snapshot()
     if snapshot is None:
         return 0

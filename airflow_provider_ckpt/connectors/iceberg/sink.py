@@ -1,7 +1,7 @@
-"""Iceberg sink, controlling half: what is in the table of this pipeline, and the fence.
+"""Control side of the iceberg sink: the state of this pipeline in the table, and the fence.
 
-A batch is delivered in two phases: a lane stages files (``writer.py``), the process that called Spark commits them
-once a wave (``committer.py``). What makes that exactly once is told in ``two_phase/`` and in ``version.py``.
+A batch is delivered in two phases: a lane stages files (``writer.py``), and the process that called Spark commits them
+once a wave (``committer.py``). ``two_phase/`` and ``version.py`` explain how this is exactly once.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class IcebergSink:
 
     :param pipeline: ``sink.table`` names the table, which is created if it does not exist
     :param connection: the catalog
+    :param context: ledger, pipeline and epoch
     """
 
     exactly_once = True
@@ -50,8 +51,8 @@ class IcebergSink:
         """See :attr:`Sink.location`."""
         return f"iceberg://{self._address.connection}/{self._address.name}"
 
-    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is made before the first fence
-        """Fail clearly if the catalog cannot be reached, or the table cannot be written."""
+    def check(self, *, create: bool = True) -> None:  # noqa: ARG002  # nothing is created before the first fence
+        """Raise an error if the catalog cannot be reached, or the table is not writable."""
         version = self._version()
         if version is not None:
             refuse_unsupported(version.table)
@@ -74,7 +75,7 @@ class IcebergSink:
         return [*here, version.layout.letters.output("dead_letter_queue.sink: same")] if self._letters_here else here
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.fits`; while the table has no columns, everything does. Types are compared by each writer."""
+        """See :meth:`Sink.fits`; a table without columns accepts any. Types are compared by each writer."""
         version = self._version()
         known = [field.name for field in version.schema.fields] if version is not None else []
         unknown = [name for name, _ in columns if name not in known]
@@ -86,7 +87,7 @@ class IcebergSink:
             )
 
     def claims(self) -> Claims:
-        """This ledger's fence, every ledger that ever fenced this pipeline here, the table's UUID, and a rollback."""
+        """Return this ledger's fence, every ledger that fenced this pipeline here, the table's UUID, and a rollback."""
         version = self._version()
         if version is None:
             return Claims()
@@ -96,12 +97,12 @@ class IcebergSink:
         return Claims(version.epoch, ledgers(version.table.properties, self._context.pipeline), version.target, told)
 
     def fence(self, epoch: int) -> None:
-        """Shut out every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` told is accepted."""
+        """Fence every older epoch; see ``fence.py``. What :meth:`claims` or :meth:`receipts` reported is accepted."""
         contention = Contention(self._pipeline, f"the Iceberg table {self._address.name}")
         fence(self._address, epoch, contention, accepting=self._told)
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
-        """What the table's property names as receipted and is news."""
+        """Yield the receipts that the table's property names and the ledger does not know yet."""
         version = self._version()
         if version is None:
             return
@@ -112,12 +113,12 @@ class IcebergSink:
             raise
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Those that the table does not name, or whose rows a rollback took away; see :meth:`Sink.missing`."""
+        """Return the batches that the table does not name, or whose rows were lost by a rollback."""
         version = self._version()
         return missing(version, Receipts(version.layout), keys) if version is not None else keys
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
-        """The lines of each attempt's file; see :meth:`Sink.letters`."""
+        """Yield the lines of each attempt's file; see :meth:`Sink.letters`."""
         version = self._version()
         if version is not None:
             for source in sources:
@@ -127,7 +128,7 @@ class IcebergSink:
         """See :meth:`Sink.keep_replay`."""
         version = self._version()
         if version is None:
-            raise SinkError(f"there is no Iceberg table {self._address.name} to keep a replay at.")
+            raise SinkError(f"there is no Iceberg table {self._address.name} to store a replay at.")
         version.layout.replays.keep(partition, replay)
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
@@ -139,7 +140,7 @@ class IcebergSink:
         """See :meth:`Sink.keep_files`."""
         version = self._version()
         if version is None:
-            raise SinkError(f"there is no Iceberg table {self._address.name} to keep a list of source files at.")
+            raise SinkError(f"there is no Iceberg table {self._address.name} to store a list of source files at.")
         version.layout.lists.keep(files)
 
     def kept_files(self, first: int) -> Sequence[FileList]:
@@ -147,18 +148,18 @@ class IcebergSink:
         version = self._version()
         return version.layout.lists.read(first) if version is not None else []
 
-    def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the snapshot always tells
-        """The table's rows by its newest snapshot's summary, or None if that does not tell."""
+    def target_rows(self, *, exact: bool = False) -> int | None:  # noqa: ARG002  # the snapshot always has it
+        """Return the row count from the newest snapshot's summary; None if it is not there."""
         version = self._version()
         return rows(version.table) if version is not None else 0
 
     def damaged_files(self) -> Iterator[str]:
-        """See :class:`KeepsFiles`; of the newest snapshot, its manifests included."""
+        """See :class:`KeepsFiles`; checks the newest snapshot, including its manifests."""
         version = self._version()
         return damaged(files(version.table)) if version is not None else iter(())
 
     def close(self) -> None:
-        """Let go of the catalog's connections."""
+        """Close the catalog's connections."""
         self._address.close()
 
     def _version(self) -> IcebergVersion | None:

@@ -1,4 +1,4 @@
-"""An Iceberg table in its catalog: found, created, and opened at one version."""
+"""Find, create and open an Iceberg table in its catalog."""
 
 from __future__ import annotations
 
@@ -19,11 +19,17 @@ _NEW_TABLE = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
 }
-"""Properties of a table that we create: many small commits leave few manifests and metadata files."""
+"""Properties of a new table: many small commits leave few manifests and metadata files."""
 
 
 class TableAddress:
-    """The table that a pipeline's ``sink.connection`` and ``sink.table`` name; opens its catalog when first needed."""
+    """The table of a pipeline's ``sink.connection`` and ``sink.table``; its catalog is opened on first use.
+
+    :param pipeline: the pipeline
+    :param connection: the catalog
+    :param context: ledger, pipeline and epoch
+    :raises ConfigError: if there is no connection, or it names no catalog
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         if connection is None:
@@ -37,7 +43,7 @@ class TableAddress:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog.
+        """The catalog, opened on first use.
 
         :raises SinkError: if it cannot be reached
         """
@@ -46,9 +52,9 @@ class TableAddress:
         return self._catalog
 
     def load(self) -> Table | None:
-        """The table as it is now, or None if there is none.
+        """Return the table as it is now, or None if there is none.
 
-        :raises SinkError: if the catalog does not tell
+        :raises SinkError: if the catalog fails
         """
         from pyiceberg.exceptions import NoSuchTableError
 
@@ -60,9 +66,9 @@ class TableAddress:
             raise self.error(error, f"open the Iceberg table {self.name}") from None  # the cause may show a secret
 
     def create(self) -> Table:
-        """The table, created without columns unless there is one; the first wave adds them.
+        """Create the table without columns unless it exists; the first wave adds the columns.
 
-        So a fence can be committed before anybody knows what the rows will be like.
+        So a fence can be committed before the columns of the rows are known.
         """
         from pyiceberg.exceptions import NoSuchNamespaceError
         from pyiceberg.schema import Schema
@@ -75,7 +81,7 @@ class TableAddress:
                 self.catalog.create_table(self.name, Schema(), properties=_NEW_TABLE)
         except failures() as error:
             if (table := self.load()) is not None:
-                return table  # somebody else was faster
+                return table  # another process created it
             raise self.error(error, f"create the Iceberg table {self.name}") from None  # the cause may show a secret
         table = self.load()
         if table is None:
@@ -83,32 +89,33 @@ class TableAddress:
         return table
 
     def moved(self, table: Table) -> bool:
-        """Whether the table is no longer as this handle has it, or gone."""
+        """Return whether the table has changed since it was opened, or is gone."""
         fresh = self.load()
         return fresh is None or fresh.metadata_location != table.metadata_location
 
     def layout(self, table: Table) -> IcebergLayout:
-        """Where the pipeline's files are.
+        """Return the paths of the pipeline's files.
 
         :raises ConfigError: if the table is not on a local file system
         """
         return IcebergLayout(local_place(table.location(), self.name), self.context.ledger, self.context.pipeline)
 
     def error(self, error: Exception, doing: str) -> CkptError:
-        """An error of the catalog as ours."""
+        """Convert an error of the catalog."""
         return self._address.error(error, doing)
 
     def close(self) -> None:
-        """Let go of the catalog's connections."""
+        """Close the catalog's connections."""
         if self._catalog is not None:
             self._catalog.close()
             self._catalog = None
 
 
 def local_place(location: str, name: str) -> Path:
-    """A location as a local path.
+    """Convert a location to a local path.
 
-    :param name: whose it is, for the message
+    :param location: path or URL
+    :param name: object at that location, for the message
     :raises ConfigError: if it is not local
     """
     from pyiceberg.io.pyarrow import PyArrowFileIO

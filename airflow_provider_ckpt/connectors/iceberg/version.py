@@ -1,11 +1,11 @@
-"""An Iceberg table at one version, and commits on it: at most one attempt each, and always a snapshot.
+"""An Iceberg table at one version, and commits on it: one attempt each, and always with a snapshot.
 
-A catalog does not compare whole tables. It accepts a commit if the snapshot that it names as the last one still is, and
-applies it to whatever else the table has become; properties that changed meanwhile go unnoticed. So every commit of
-ours, the fence's too, makes a snapshot (an empty one, if there are no rows), and whatever was prepared before it is
-refused. The library's own commit would then load the newest table and try again by itself (property
-``commit.retry.num-retries``), past a fence that it does not know of. It is therefore not used; nor is its clean-up,
-which takes a conflict as proof that nothing was committed, though an answer may have been lost on the way.
+A catalog does not compare whole tables. It accepts a commit if the snapshot that it names as the last one still is the
+last, and applies it to whatever else has changed in the table; changed properties go unnoticed. So every commit of this
+sink, including the fence's, creates a snapshot (an empty one if there are no rows), and whatever was prepared before it
+is refused. The library's own commit would then load the newest table and retry by itself (property
+``commit.retry.num-retries``), past a fence that it does not know. It is therefore not used. Nor is its clean-up, which
+takes a conflict as proof that nothing was committed, although a response may have been lost.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _NEVER_MERGED = "false"
 
 
 class IcebergVersion(TableVersion):
-    """See the module.
+    """Iceberg's implementation of :class:`TableVersion`.
 
-    :param table: a handle; it is not refreshed
-    :param schema: of the rows that are to come, from which the table gets the columns that it has not, if it may
+    :param address: the table in its catalog
+    :param table: the version; it is not refreshed
+    :param schema: columns of the rows to be added; the table gets those that it lacks, if the pipeline allows it
     """
 
     layout: IcebergLayout
@@ -49,13 +50,13 @@ class IcebergVersion(TableVersion):
 
     @property
     def head(self) -> int | None:
-        """What the table's property says."""
+        """Number of the newest receipt node, from the table's property."""
         head = self.table.properties.get(self.layout.head_property)
         return int(head) if head is not None else None
 
     @property
     def epoch(self) -> int:
-        """What the table's property says."""
+        """Highest fenced epoch, from the table's property."""
         return int(self.table.properties.get(self.layout.epoch_property, 0))
 
     @property
@@ -65,20 +66,20 @@ class IcebergVersion(TableVersion):
 
     @property
     def current(self) -> int:
-        """The sequence number of the newest snapshot."""
+        """Sequence number of the newest snapshot."""
         snapshot = self.table.current_snapshot()
         return (snapshot.sequence_number or 0) if snapshot is not None else 0
 
     @property
     def following(self) -> int:
-        """The next sequence number; 0 in a table of format version 1, which has none."""
+        """Next sequence number; 0 in a table of format version 1, which has none."""
         return self.table.metadata.next_sequence_number()
 
     def went_back_to(self, since: int) -> int | None:
         """See :meth:`TableVersion.went_back_to`.
 
-        Expiry cuts off the oldest ancestors, and some programs then take the oldest that is left for the first of all.
-        So where all that are left are newer than ``since``, nothing can be told.
+        Expiry removes the oldest ancestors, and some programs then treat the oldest one left as the first of all. So if
+        all that are left are newer than ``since``, a rollback cannot be detected.
         """
         if not since:
             return None
@@ -94,7 +95,7 @@ class IcebergVersion(TableVersion):
     def refuse_misfit(self, staged: Staged) -> None:
         """See :meth:`TableVersion.refuse_misfit`.
 
-        :raises SinkError: if the table was altered since, in a way that rows staged anew would fit
+        :raises SinkError: if the table was altered since, but rows staged again would fit
         """
         from pyiceberg.io.pyarrow import schema_to_pyarrow
         from pyiceberg.schema import Schema
@@ -107,7 +108,7 @@ class IcebergVersion(TableVersion):
             return
         refuse_misfit(self._address.name, self.schema, schema_to_pyarrow(schema), grows=self._address.grows)
         raise SinkError(
-            f"the Iceberg table {self._address.name} was altered while rows were on their way.",
+            f"the Iceberg table {self._address.name} was altered after rows were staged for it.",
             recoverable=True,
             whole=True,
             hint="The batch is sent again.",
@@ -120,9 +121,10 @@ class IcebergVersion(TableVersion):
         return self._commit(properties, [file for staged in added for file in staged.files], short)
 
     def commit_fence(self, epoch: int, head: int | None = None) -> bool:
-        """Commit the epoch, without rows; returns as :meth:`commit` does.
+        """Commit the epoch, without rows; return the same as :meth:`commit`.
 
-        :param head: the number of a receipt node that takes the place of one that cannot be read
+        :param epoch: the new epoch
+        :param head: number of a receipt node that replaces an unreadable one
         """
         note = {"pipeline": self.layout.pipeline, "fence": epoch}
         properties = {self.layout.epoch_property: str(epoch)}

@@ -1,10 +1,10 @@
-"""Iceberg sink, writing half: each batch's rows as data files, one a partition; see ``two_phase/writer.py``.
+"""Writing side of the iceberg sink: each batch's rows as data files, one a partition; see ``two_phase/writer.py``.
 
-A staged file that no commit names is left to the table's own maintenance (``remove_orphan_files``): which files other
-tables, catalogs or older metadata name cannot be known here.
+A staged file that no commit names is left to the table's own maintenance (``remove_orphan_files``), since other tables,
+catalogs or older metadata may refer to it.
 
-A lane opens the table once, when its first batch comes. It lives for one wave, in which only a takeover can change
-what it reads there, and that shows when the wave is committed.
+A lane opens the table once, at its first batch. It lives for one wave, in which only a takeover can change what it
+reads there, and the commit of the wave detects that.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class IcebergWriter(TableWriter[IcebergVersion]):
 
     :param pipeline: ``sink.table`` names the table
     :param connection: the catalog
+    :param context: ledger, pipeline and epoch
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
@@ -50,7 +51,7 @@ class IcebergWriter(TableWriter[IcebergVersion]):
         self._version: IcebergVersion | None = None
 
     def close(self) -> None:
-        """Let go of the catalog's connections."""
+        """Close the catalog's connections."""
         self._address.close()
 
     def _fresh(self) -> IcebergVersion:
@@ -75,7 +76,7 @@ class IcebergWriter(TableWriter[IcebergVersion]):
     def _unfit(self, rows: pa.Table, version: IcebergVersion) -> dict[int, ErrorInfo]:
         errors = nulls(rows, [field.name for field in version.schema.fields if field.required])
         for name, number in data_file.beyond_partitions(rows, version.table.spec(), version.schema):
-            message = f"column {name} holds a time that the table's partitioning has no value for"
+            message = f"column {name} has a time that the table's partitioning cannot represent"
             errors[number] = data_error(ErrorType.SINK, message, _TIME_OVERFLOW)
         return errors
 

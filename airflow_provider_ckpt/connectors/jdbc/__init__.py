@@ -1,1 +1,1 @@
-"""JDBC: a table of any database that has a driver, planned by a Java process beside this one and read by Spark."""
+"""JDBC source: a table of any database with a driver, planned by a separate Java process and read by Spark."""

@@ -1,4 +1,4 @@
-"""A database, asked through its driver by a Java process of our own; errors come out as ours."""
+"""Query a database through its JDBC driver in a separate Java process, and convert its errors."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _NO_NULLS = 0
 
 
 class Plain(Enum):
-    """What else than a position a query may give."""
+    """Type of a result column that is not a position."""
 
     COUNT = "count"
     TEXT = "text"
 
 
 def require(connection: Connection | None) -> Connection:
-    """The connection, or a clear error.
+    """Return the connection, after checking that it is usable.
 
-    :raises ConfigError: if there is none, it is of another type, has no URL, its URL holds a secret, or a parameter
-        could have the driver load code
+    :raises ConfigError: if there is none, it has another type or no URL, its URL includes a secret, or a parameter
+        could make the driver load code
     """
     if connection is None:
         raise ConfigError("the jdbc source has no connection.", hint="Name an Airflow connection in source.connection.")
@@ -51,17 +51,18 @@ def require(connection: Connection | None) -> Connection:
 
 
 def properties(connection: Connection) -> dict[str, str]:
-    """What the driver is told beside the URL; holds the password."""
+    """Return the driver properties passed beside the URL, including the password."""
     extra = connection.extra.get("properties") or {}
     named = {"user": connection.login, "password": connection.password}
     return {name: str(value) for name, value in {**extra, **named}.items() if value is not None}
 
 
 class Database:
-    """A connection that is opened when it is first asked, and again after it was lost.
+    """A database connection that is opened on first use, and again after it was lost.
 
+    :param connection: the Airflow connection
     :param jars: paths of the driver's jars
-    :param doing: what it is used for, for messages
+    :param doing: purpose, for messages
     """
 
     def __init__(self, connection: Connection, jars: Sequence[str], doing: str) -> None:
@@ -74,7 +75,7 @@ class Database:
 
     @property
     def dialect(self) -> Dialect:
-        """The database's SQL."""
+        """SQL dialect of the database."""
         if self._dialect is None:
             with self._asking() as opened:
                 told = opened.getMetaData()
@@ -83,22 +84,23 @@ class Database:
 
     @cached_property
     def catalog(self) -> str:
-        """The database's own name, as far as the driver knows it."""
+        """Name of the database, as far as the driver knows it."""
         with self._asking() as opened:
             return str(opened.getCatalog() or "")
 
     @cached_property
     def driver(self) -> str:
-        """The class of the driver."""
+        """Class name of the driver."""
         with self._asking():
             assert self._jvm is not None
             return str(self._jvm.java.sql.DriverManager.getDriver(self._connection.host).getClass().getName())
 
     def rows(self, statement: str, gets: Sequence[CursorKind | Plain], most: int | None = None) -> list[list[Any]]:
-        """What a query gives.
+        """Return the rows of a query.
 
-        :param gets: what each column is: a cursor's value, which comes out as its position, or something plain
-        :param most: stop after so many rows
+        :param statement: the query
+        :param gets: type of each column: a cursor, whose value is converted to its position, or something plain
+        :param most: maximum number of rows
         """
         with self._asking() as opened:
             asked = opened.createStatement()
@@ -114,7 +116,7 @@ class Database:
                 asked.close()
 
     def columns(self, query: str) -> list[Told]:
-        """The columns of a query, which should give no rows."""
+        """Return the columns of a query, which should return no rows."""
         with self._asking() as opened:
             asked = opened.createStatement()
             try:
@@ -135,11 +137,11 @@ class Database:
                 asked.close()
 
     def close(self) -> None:
-        """End the connection and the process."""
+        """Close the connection and end the Java process."""
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
         jvm, opened, self._jvm, self._open = self._jvm, self._open, None, None
-        with suppress(Py4JError, OSError):  # what is lost need not be closed
+        with suppress(Py4JError, OSError):  # a lost connection need not be closed
             if opened is not None:
                 opened.close()
         if jvm is not None:
@@ -147,7 +149,7 @@ class Database:
 
     @contextmanager
     def _asking(self) -> Iterator[Any]:
-        """The connection, for one question."""
+        """Provide the open connection, and convert errors."""
         from py4j.protocol import Py4JError, Py4JJavaError
 
         name = self._connection.id
@@ -163,7 +165,7 @@ class Database:
             info = error_info(found, f"{self._doing} (connection {name!r})", self._connection)
             if info.whole:
                 self.close()
-            raise raised(info) from None  # Py4J's own text may repeat what was sent
+            raise raised(info) from None  # Py4J's own text may include what was sent
         except (Py4JError, OSError) as error:
             self.close()
             raise raised(
@@ -186,7 +188,7 @@ class Database:
         url = self._connection.host
         if not any(driver.acceptsURL(url) for driver in java.sql.DriverManager.drivers().toList()):
             raise ConfigError(
-                f"no driver takes the JDBC URL of connection {self._connection.id!r}.",
+                f"no driver accepts the JDBC URL of connection {self._connection.id!r}.",
                 hint=f"source.jars must name the driver's jar; found: {', '.join(known) or 'no driver'}.",
             )
         return java.sql.DriverManager.getConnection(url, told)
@@ -212,7 +214,7 @@ class Database:
 
 
 def raised(info: ErrorInfo) -> SourceError:
-    """The exception for an error of the source."""
+    """Return the exception for an error of the source."""
     return SourceError(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, whole=info.whole)
 
 
@@ -223,7 +225,7 @@ def _micros(seconds: int, moment: Any) -> int:
 def _position(value: int) -> int:
     if not -62_135_596_800_000_000 <= value < 253_402_300_800_000_000:
         raise SourceError(
-            "a cursor holds infinity, or a time outside the years 1 to 9999, which has no position.",
+            "a cursor is infinity, or a time outside the years 1 to 9999, which has no position.",
             hint="Give those rows a real time, or read a view without them.",
         )
     return value

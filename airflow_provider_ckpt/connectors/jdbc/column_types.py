@@ -1,8 +1,8 @@
-"""The types of a table's columns: what Spark calls them, and how Spark is to read them through the driver.
+"""Map column types to Spark's, and choose how Spark reads each column through the driver.
 
-Numbers, truth values, texts and bytes are read as what they are. Days and times go over as their texts, since drivers
-give them by way of the Java process's own time zone, in which some times do not exist; Spark reads those texts. A type
-that is none of these is read as its text.
+Numbers, booleans, texts and bytes are read with their own type. Dates and times are read as text and parsed by Spark,
+since drivers convert them with the Java process's own time zone, in which some times do not exist. Other types are read
+as text.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ DAY = 86_400_000_000
 """Microseconds of a day."""
 
 LEAST = -(2**63)
-"""The position before all others, whatever the cursor is."""
+"""Position before all others, for any cursor."""
 
 
 class CursorKind(StrEnum):
-    """What a cursor column counts: a number itself, else microseconds since 1970-01-01."""
+    """Type of a cursor column; a position is the number itself, or microseconds since 1970-01-01."""
 
     NUMBER = "number"
     DATE = "date"
@@ -48,15 +48,20 @@ _CURSORS = {
     "timestamp": CursorKind.INSTANT,
 }
 _LONGEST = 18
-"""Digits that a 64-bit number surely holds."""
+"""Maximum number of decimal digits that always fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
     """A column as the driver describes it.
 
-    :param code: of java.sql.Types
+    :param name: name of the column
+    :param code: code of java.sql.Types
     :param type: the database's name of the type
+    :param precision: number of digits
+    :param scale: number of digits after the point
+    :param signed: whether it has negative values
+    :param nullable: whether it may be null
     """
 
     name: str
@@ -70,10 +75,13 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as Spark gets it.
+    """A column as Spark reads it.
 
-    :param spark: its Spark SQL type
-    :param foreign: of a type that only a text can stand for
+    :param name: name of the column
+    :param type: the database's name of the type
+    :param spark: Spark SQL type
+    :param nullable: whether it may be null
+    :param foreign: whether only a text can represent the type
     """
 
     name: str
@@ -84,17 +92,17 @@ class Column:
 
     @property
     def cast(self) -> bool:
-        """Whether it goes over as a text that Spark makes a day or time of."""
+        """Return whether it is read as a text from which Spark parses a date or time."""
         return self.spark in _AS_TEXT
 
     @property
     def read_as(self) -> str:
-        """The type by which Spark is to ask the driver for it."""
+        """Type with which Spark requests it from the driver."""
         return "string" if self.cast else self.spark
 
     @property
     def cursor(self) -> CursorKind | None:
-        """What it counts, if it can be a cursor."""
+        """Its type as a cursor, or None if it cannot be one."""
         digits, _, scale = self.spark.removeprefix("decimal(").removesuffix(")").partition(",")
         if self.spark.startswith("decimal("):
             return CursorKind.NUMBER if scale == "0" and int(digits) <= _LONGEST else None
@@ -102,10 +110,11 @@ class Column:
 
 
 def column(told: Told, *, foreign: bool, zoned: bool) -> Column:
-    """A column as Spark gets it.
+    """Return a column as Spark reads it.
 
-    :param foreign: whether the code does not say what the type is
-    :param zoned: whether it is an instant, though the code does not say so
+    :param told: the driver's description
+    :param foreign: whether the code does not identify the type
+    :param zoned: whether it is a timestamp with time zone, although the code does not say so
     """
     spark = "string" if foreign else _BY_CODE.get(told.code)
     if spark == "boolean" and told.precision > 1:

@@ -1,6 +1,6 @@
-"""What differs between databases in the little SQL that this source needs; all text of it is made here.
+"""SQL of the jdbc source in the dialects of its databases; every statement is built here.
 
-Names are quoted as the driver says. Values are positions, whole numbers that this module writes out, and nothing else.
+Names are quoted as the driver specifies. The only values are positions, as integer literals.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # of the database's times, which 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARTS = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _WITH_LIMIT = frozenset({"MySQL", "MariaDB", "SQLite"})
-"""Products that know LIMIT alone; others know the standard's words."""
+"""Products that only know LIMIT; others know the SQL standard's clause."""
 
 _POSTGRES = "PostgreSQL"
 _TEXTS = {_POSTGRES: "CAST({} AS text)", "H2": "CAST({} AS varchar)"}
-"""A value of any type as its text, by product."""
+"""SQL that converts a value of any type to text, by product."""
 
 _KNOWN = {
     _POSTGRES: frozenset(
@@ -44,10 +44,10 @@ _KNOWN = {
         ]
     ),
 }
-"""Types whose code says what they are, by product; where a product is not named, all of them."""
+"""Types that are identified by their code, by product; for other products, all types are."""
 
 _UNKNOWN = {"H2": frozenset({"UUID", "JSON", "GEOMETRY"})}
-"""Types whose code does not say what they are, by product."""
+"""Types that are not identified by their code, by product."""
 
 _IDENTITY = """
 SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::text || '/' || d.oid || '/' || {0}::regclass::oid
@@ -65,17 +65,17 @@ END {2}
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The SQL of one database.
+    """SQL dialect of one database.
 
-    :param product: its name, as the driver says
-    :param mark: what it puts around names; a blank: it quotes none
+    :param product: name of the database product, from the driver
+    :param mark: quotation mark for names, from the driver; a blank if it does not quote names
     """
 
     product: str
     mark: str
 
     def quote(self, name: str) -> str:
-        """A name as SQL.
+        """Return a name as SQL.
 
         :raises ConfigError: if the database has no way to quote it
         """
@@ -88,41 +88,43 @@ class Dialect:
         return name
 
     def table(self, name: str) -> str:
-        """A table's name as SQL."""
+        """Return a table's name as SQL."""
         return ".".join(self.quote(part) for part in split(name))
 
     def column(self, told: Told) -> Column:
-        """A column as Spark gets it."""
+        """Return a column as Spark reads it."""
         known, unknown = _KNOWN.get(self.product), _UNKNOWN.get(self.product, frozenset())
         foreign = told.type in unknown or (known is not None and told.type not in known)
         return column(told, foreign=foreign, zoned=told.type == "timestamptz")
 
     def value(self, column: Column) -> str:
-        """A column as it is selected."""
+        """Return the SQL that selects a column."""
         name = self.quote(column.name)
         return _TEXTS[self.product].format(name) if column.foreign and self.product in _TEXTS else name
 
     def first(self, count: int) -> str:
-        """Clause that keeps only so many rows; stands behind ORDER BY."""
+        """Return the clause that limits the number of rows; it follows ORDER BY."""
         return f"LIMIT {count:d}" if self.product in _WITH_LIMIT else f"OFFSET 0 ROWS FETCH NEXT {count:d} ROWS ONLY"
 
     def within(self, kind: CursorKind, cursor: str, span: Range) -> str:
-        """Condition that a row's position lies in a range.
+        """Return the condition that a row's position is in a range.
 
+        :param kind: type of the cursor
         :param cursor: the cursor column as SQL
+        :param span: the range
         """
         upper = f"{cursor} < {constant(kind, span.end)}"
         return upper if span.start <= LEAST else f"{cursor} >= {constant(kind, span.start)} AND {upper}"
 
     def identity(self, table: str) -> str | None:
-        """Query for what tells a table from another of its name; None where this is not known of the database.
+        """Return a query for the identity of a table, which changes if it is recreated; None if the database has none.
 
         :param table: its name as SQL
         """
         return _IDENTITY.format(_text(table)) if self.product == _POSTGRES else None
 
     def guard(self, table: str, identity: str) -> str | None:
-        """Statement that fails unless the table is still the one of that identity."""
+        """Return a statement that fails unless the table has the given identity; None if the database has none."""
         if self.product != _POSTGRES:
             return None
         mark = "$ckpt$"
@@ -132,7 +134,7 @@ class Dialect:
 
 
 def constant(kind: CursorKind, position: int) -> str:
-    """SQL constant of a position: what lies before it is less, all else is not.
+    """Return the SQL constant of a position: earlier values are less than it, all others are not.
 
     :raises SourceError: if no time has that position
     """
@@ -151,9 +153,9 @@ def constant(kind: CursorKind, position: int) -> str:
 
 
 def split(name: str) -> list[str]:
-    """The parts of a table's name: ``catalog.schema.table``, or less; a part may be in double quotes.
+    """Split a table's name into its parts: ``catalog.schema.table``, or fewer; a part may be in double quotes.
 
-    :raises ConfigError: if it is no such name
+    :raises ConfigError: if it is not such a name
     """
     found = _PARTS.findall(name)
     parts = [quoted.replace('""', '"') if quoted else plain for quoted, plain in found]
@@ -166,6 +168,6 @@ def split(name: str) -> list[str]:
 
 
 def _text(value: str) -> str:
-    """An SQL text constant of PostgreSQL, whatever ``standard_conforming_strings`` says."""
+    """Return a text constant in PostgreSQL's SQL, for any ``standard_conforming_strings``."""
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"E'{escaped}'"

@@ -1,4 +1,4 @@
-"""Errors of JDBC drivers in our vocabulary, whether a Java process of ours or Spark's met them."""
+"""Convert errors of JDBC drivers, from this process's Java process or from Spark's."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _OF_ALL = frozenset(
         "java.sql.SQLTransientConnectionException",
     }
 )
-"""By these a driver says that the connection is gone or cannot be made."""
+"""Exceptions with which a driver reports that the connection is lost or cannot be opened."""
 
 _PASSING = "java.sql.SQLTransientException"
 _REFUSED = ("28", "3D", "42")
-"""Classes of SQLSTATE that no second try can help, whatever class of exception brings them."""
+"""SQLSTATE classes for which a retry cannot help, with any class of exception."""
 
 _NOISE = re.compile(r"^(?:ERROR|FATAL|PANIC): |; SQL statement:$")
 
 
 @dataclass(frozen=True, slots=True)
 class JavaError:
-    """A Java exception, reduced to what decides.
+    """The parts of a Java exception that determine its handling.
 
-    :param kinds: its class and all that it extends
+    :param kinds: its class and all superclasses
     :param state: SQLSTATE
-    :param text: its message
+    :param text: message
     """
 
     kinds: tuple[str, ...]
@@ -45,7 +45,7 @@ class JavaError:
 
 
 def java_errors(error: BaseException) -> Iterator[JavaError]:
-    """What an exception of Py4J or PySpark was caused by, the outermost first; nothing where it is not Java's."""
+    """Yield an exception of Py4J or PySpark and its causes, outermost first; nothing if it is not a Java exception."""
     thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while thrown is not None:
         kinds = tuple(_kinds(thrown))
@@ -56,20 +56,21 @@ def java_errors(error: BaseException) -> Iterator[JavaError]:
 
 
 def sql_error(error: BaseException) -> JavaError | None:
-    """The driver's own exception among the causes of another, if there is one."""
+    """Return the driver's own exception among the causes of another, if there is one."""
     return next((found for found in java_errors(error) if _SQL in found.kinds), None)
 
 
 def missing_class(error: BaseException) -> str | None:
-    """The class that was not found, if that is what an exception is about."""
+    """Return the name of the class that was not found, if that is the cause of an exception."""
     return next((found.text for found in java_errors(error) if set(_NO_CLASS) & set(found.kinds)), None)
 
 
 def error_info(found: JavaError, doing: str, connection: Connection) -> ErrorInfo:
-    """A driver's exception as data (semantics, section 7).
+    """Convert a driver's exception (semantics, section 7).
 
-    :param doing: what was being done, for the message
-    :param connection: whose secrets no message repeats
+    :param found: the exception
+    :param doing: the operation, for the message
+    :param connection: connection whose secrets are removed from the message
     """
     state = found.state or None
     refused = state is not None and state.startswith(_REFUSED)
@@ -81,7 +82,7 @@ def error_info(found: JavaError, doing: str, connection: Connection) -> ErrorInf
 
 
 def _line(text: str) -> str:
-    """The first line of what the database said, without the words around it."""
+    """Return the first line of the database's message, without prefix and suffix."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), text)
     return _NOISE.sub("", first)
 

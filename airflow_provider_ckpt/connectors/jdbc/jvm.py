@@ -1,7 +1,7 @@
-"""A Java process beside this one, with the driver's jars on its class path: JDBC where there is no Spark.
+"""Start a Java process with the driver's jars on its class path, for JDBC without Spark.
 
-Planning asks a database a few small questions before anybody knows whether Spark is needed; such a process answers in
-half a second. It listens on the loopback address to whoever knows its token, and ends when this process does.
+Planning sends a few small queries before it is known whether Spark is needed; such a process answers in half a second.
+It listens on the loopback address, requires a token, and ends with this process.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ _SECONDS = 10.0
 
 
 class Jvm:
-    """One Java process.
+    """A Java process.
 
     :param jars: paths of the driver's jars
-    :param options: further options of Java
+    :param options: additional options of Java
     :ivar packages: its packages and classes, by name
+    :raises ConfigError: if Java cannot be started
+    :raises SourceError: if Java ended at once
     """
 
     def __init__(self, jars: Sequence[str], options: Sequence[str] = ()) -> None:
         from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path  # type: ignore[import-untyped]
 
-        for name in ("py4j", "py4j.java_gateway"):  # at DEBUG it would log each text that goes over, passwords too
+        for name in ("py4j", "py4j.java_gateway"):  # at DEBUG it would log every text sent, including passwords
             logging.getLogger(name).setLevel(max(logging.getLogger(name).getEffectiveLevel(), logging.INFO))
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
         path = os.pathsep.join([find_jar_path(), *jars])
@@ -57,7 +59,7 @@ class Jvm:
             raise SourceError(f"Java ended as soon as it was started: {self._said()}", hint="Try: java -version")
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=int(port), auth_token=token))
         self.packages: Any = self._gateway.jvm
-        # Nobody reads what drivers print.
+        # Drivers may print to the standard output, which is not read.
         self.java.lang.System.setOut(self.java.io.PrintStream(self.java.io.OutputStream.nullOutputStream()))
 
     @property
@@ -66,9 +68,10 @@ class Jvm:
         return self.packages.java
 
     def array(self, kind: str, values: Sequence[Any]) -> Any:
-        """A Java array.
+        """Create a Java array.
 
-        :param kind: the class of its elements
+        :param kind: class of its elements
+        :param values: its elements
         """
         made = self._gateway.new_array(getattr(self.packages, kind), len(values))
         for at, value in enumerate(values):
@@ -79,9 +82,9 @@ class Jvm:
         """End the process."""
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-        with suppress(Py4JError, OSError):  # it may be gone already
+        with suppress(Py4JError, OSError):  # it may have ended already
             self._gateway.shutdown()
-        # Or Py4J would tell a process that is gone of each object that Python forgets, and log each failure.
+        # Otherwise Py4J would report each object that Python frees to the ended process, and log each failure.
         self._gateway._gateway_client.is_connected = False
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -95,7 +98,7 @@ class Jvm:
         self._complaints.close()
 
     def _said(self) -> str:
-        """The first line of what Java printed when it failed."""
+        """Return the first line that Java printed when it failed."""
         self._process.kill()
         self._process.wait()
         self._complaints.seek(0)

@@ -1,6 +1,7 @@
-"""What Spark needs to read a batch of a table through its driver: made where the batch is located, carried by its task.
+"""Describe how Spark reads a batch of a table through its driver.
 
-It holds no secret; URL and password come from the connection.
+The description is created when the batch is located, and sent with its task. It includes no secrets; URL and password
+come from the connection.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ NOTHING = "1 = 0"
 """Condition that no row meets."""
 
 POSITION = "ckpt_at"
-"""What the cursor is called in the query."""
+"""Name of the cursor in the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How Spark reads a batch.
+    """Description of how Spark reads a batch.
 
-    :param query: a table expression: column ``i`` is ``ckpt_i`` and the cursor ``ckpt_at``, so no name can be mistaken
-    :param columns: name, Spark SQL type, and the type by which the driver is asked
-    :param kind: of the cursor
-    :param table: the table's name for a person
-    :param cursor: the cursor's name for a person
-    :param driver: the driver's class
-    :param guard: a statement for each session, which fails if the table is another one
-    :param where: which rows
+    :param query: a table expression: column ``i`` is ``ckpt_i`` and the cursor ``ckpt_at``, so that names cannot clash
+    :param columns: name, Spark SQL type, and the type that is requested from the driver
+    :param kind: type of the cursor
+    :param table: name of the table, for messages
+    :param cursor: name of the cursor, for messages
+    :param driver: class name of the driver
+    :param guard: a statement for each session, which fails if the table was replaced
+    :param where: condition for the rows of the batch
     """
 
     query: str
@@ -46,17 +47,17 @@ class Recipe:
     where: str = field(default=NOTHING)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Recipe:
-        """The recipe that :meth:`to_json` wrote."""
+        """Return the description that :meth:`to_json` wrote."""
         return cls(**{**data, "kind": CursorKind(data["kind"])})
 
 
 def of_table(table: Table) -> Recipe:
-    """What is the same for all batches of a table."""
+    """Return the description that all batches of a table share, without a condition for rows."""
     dialect = table.dialect
     named = [*((f"ckpt_{at}", dialect.value(column)) for at, column in enumerate(table.wanted)), (POSITION, table.at)]
     selected = ", ".join(f"{value} AS {dialect.quote(name)}" for name, value in named)

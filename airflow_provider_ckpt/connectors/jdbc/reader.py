@@ -1,6 +1,6 @@
-"""The reading half of the jdbc source. Spark reads (``spark/jdbc.py``); this gives out what it has read, by batch.
+"""Reading side of the jdbc source: yields, batch by batch, the records that Spark (``spark/jdbc.py``) has read.
 
-So a lane cannot go back to the source: what it may need again of a batch comes along with it.
+A lane cannot read the source again, so everything that it may need of a batch comes with it.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 class JdbcReader:
-    """One lane's reader; see :class:`~airflow_provider_ckpt.connectors.protocols.CarriedReader`."""
+    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.protocols.CarriedReader`."""
 
-    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:  # noqa: ARG002  # Spark has them
+    def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:  # noqa: ARG002  # Spark uses them
         self._table = pipeline.source.table
         self._held: tuple[BatchKey, Iterable[pa.RecordBatch]] | None = None
 
     def hold(self, task: BatchTask, records: Iterable[pa.RecordBatch]) -> None:
-        """Take the records of a batch."""
+        """Accept the records of a batch."""
         self._held = task.key, records
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """The records of the batch that was taken last."""
+        """Yield the records that were accepted last, which must belong to this batch."""
         if self._held is None or self._held[0] != task.key:
             raise SourceError(f"the rows of {self._table} did not come with the batch.", batch=str(task.key))
         yield from self._held[1]
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Dead-letter headers: table, partition, position."""
+        """Return the dead letter headers: table, partition, position."""
         return {
             "source-table": task.key.source,
             "source-partition": task.key.source,
@@ -45,5 +45,5 @@ class JdbcReader:
         }
 
     def close(self) -> None:
-        """Let go of the records."""
+        """Release the records."""
         self._held = None

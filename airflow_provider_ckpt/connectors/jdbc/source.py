@@ -1,7 +1,7 @@
-"""The planning half of the jdbc source: one table, ordered by a cursor column, as one partition.
+"""Planning side of the jdbc source: one table, ordered by a cursor column, as one partition.
 
-What a database does not tell through JDBC is which transactions are running. So a bound is not closed: a row that is
-committed later than ``close_wait`` after it got its cursor value may appear below it, and is found by ``recover``.
+JDBC does not show which transactions are running, so a bound is never final: a row that is committed later than
+``close_wait`` after it got its cursor value may appear below the bound, and is found by ``recover``.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave import BatchTask
 
 _BEHIND = 12 * 3600
-"""Seconds by which the last time zone is behind UTC: until then a day is not over everywhere."""
+"""Seconds by which the westernmost time zone is behind UTC; only then a day is over everywhere."""
 
 
 _FEW = 1_000
-"""Rows of which the positions are worth the time that they take to come through JDBC, even if the count is the same."""
+"""Maximum number of rows for which all positions are read through JDBC, even if the count is unchanged."""
 
 _STOOD = "stood"
-"""Key of the partition's state: the newest bound that has stood for ``close_wait``."""
+"""Key of the partition's state: the newest bound that is at least ``close_wait`` old."""
 
 
 class JdbcSource:
@@ -59,7 +59,7 @@ class JdbcSource:
         self._database = Database(require(connection), pipeline.source.jars, f"planning from {pipeline.source.table}")
 
     def check(self) -> None:
-        """Fail clearly if the table or its cursor does not fit; see :meth:`Source.check`."""
+        """Raise an error if the table or its cursor does not fit; see :meth:`Source.check`."""
         self._table().refuse_nulls()
 
     def reads(self, output: Output) -> bool:
@@ -69,14 +69,15 @@ class JdbcSource:
         return output.identity == self._table().identity()
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """The table, as the only partition."""
+        """Return the table, as the only partition."""
         table = self._table()
         return [SourcePartition(table.label, table.identity())]
 
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002  # the table is the only partition
-        """The base: a position as it stands; for ``latest`` one past the greatest; for ``earliest`` the least of all.
+        """Return the base: the given position, one past the greatest (``latest``), or the least possible
+        (``earliest``).
 
-        The least visible position would not do: a transaction that has not committed yet may hold smaller ones.
+        The least visible position would be wrong: a transaction that has not committed yet may have smaller ones.
         """
         if isinstance(start_from, int):
             return Start(start_from)
@@ -84,11 +85,11 @@ class JdbcSource:
         return Start(LEAST if greatest is None else greatest + 1)
 
     def shape(self) -> Shape:
-        """The table's columns (or those the pipeline names) and their Spark types."""
+        """Return the table's columns (or those that the pipeline names) and their Spark types."""
         return Shape(False, [(column.name, column.spark) for column in self._table().wanted])
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Cut each stretch; one without an end reaches to the newest bound that has stood long enough."""
+        """Split each range into batches; a range without an end reaches to the newest bound that is old enough."""
         table = self._table()
         plan = self._bounded(table, request)
         batches: list[PlannedBatch] = []
@@ -102,7 +103,7 @@ class JdbcSource:
                 break
             span = Range(todo.start, end)
             found = cut(table, span, request.records_per_batch or batch_records(table, span), left)
-            if not found.batches and todo.end is not None:  # its rows are gone, yet the checkpoint must pass it
+            if not found.batches and todo.end is not None:  # its rows are gone, but the checkpoint must pass the range
                 found = empty(table, span)
             batches.extend(found.batches)
             left -= found.records
@@ -110,7 +111,7 @@ class JdbcSource:
         return replace(plan, batches=batches, more=more)
 
     def late(self) -> bool:
-        """Nobody can say when the last transaction below a bound has ended."""
+        """Return True: the end of the last transaction below a bound is unknown."""
         return True
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
@@ -119,7 +120,7 @@ class JdbcSource:
         return [self._digest(table, span) for span in ranges]
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Those of the rows that are visible now."""
+        """Return the positions of the rows that are visible now."""
         return self._table().positions(span)
 
     @staticmethod
@@ -128,7 +129,7 @@ class JdbcSource:
         return Digest(count, None) if count > _FEW else Positions.of(table.positions(span)).digest
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
-        """The same tasks, each with what Spark needs to read it."""
+        """Return the same tasks, each with the description that Spark needs to read it."""
         table = self._table()
         common = query.of_table(table)
         located = []
@@ -141,7 +142,7 @@ class JdbcSource:
         return located
 
     def close(self) -> None:
-        """End the connection and the Java process."""
+        """Close the connection and end the Java process."""
         self._database.close()
 
     def _table(self) -> Table:
@@ -155,7 +156,7 @@ class JdbcSource:
             raise
 
     def _bounded(self, table: Table, request: PlanRequest) -> Plan:
-        """The bound of what is new: one that has stood already, or the newest, once it has."""
+        """Return a plan with the bound for new rows: the stored one, or the newest one after waiting ``close_wait``."""
         open_ended = [todo.start for todo in request.todo if todo.asks_bound]
         if not open_ended:
             return Plan()
@@ -172,7 +173,7 @@ class JdbcSource:
 
 
 def _following(table: Table) -> int | None:
-    """One past the greatest position, or less where more rows of the present day may still appear."""
+    """Return the position after the greatest, or a lower one if more rows of the current day may still appear."""
     greatest = table.greatest()
     if greatest is None:
         return None

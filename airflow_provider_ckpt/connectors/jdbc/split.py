@@ -1,6 +1,6 @@
-"""Cuts a stretch of a table into batches by numbering its rows along the cursor, in SQL that most databases know.
+"""Split a range of a table into batches by ranking its rows along the cursor, in SQL that most databases support.
 
-Rows of equal cursor value stay together: the edges of batches are values, never rows.
+Rows of equal cursor value stay together: the edges of batches are values, not rows.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from airflow_provider_ckpt.connectors.protocols import PlannedBatch
 from airflow_provider_ckpt.core.ranges import Range
 
 AUTO_RECORDS = 50_000
-"""Records of a batch that the source picks itself."""
+"""Records of a batch when the source chooses the size."""
 
 _SMALL = 20_000
-"""Up to this many records are one batch; more are at least :data:`_AT_LEAST`."""
+"""Maximum number of records that are planned as one batch; more are split into at least :data:`_AT_LEAST`."""
 
 _AT_LEAST = 4
 
 _MOST = 2_000
-"""Batches of one plan; each costs some questions to the Java process."""
+"""Maximum number of batches of one plan; each costs several calls to the Java process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A stretch, cut.
+    """Batches of a range.
 
-    :param more: whether the stretch goes on beyond the last batch
+    :param batches: the batches, in order
+    :param more: whether the range continues beyond the last batch
     """
 
     batches: Sequence[PlannedBatch]
@@ -37,16 +38,17 @@ class Cut:
 
     @property
     def records(self) -> int:
-        """How many records the batches are thought to hold."""
+        """Expected number of records in the batches."""
         return sum(batch.records or 0 for batch in self.batches)
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Rows that make a batch.
+    """Rows of one batch.
 
     :param first: their first position
     :param last: their last position
+    :param rows: number of rows
     """
 
     first: int
@@ -55,15 +57,18 @@ class _Group:
 
 
 def batch_records(table: Table, span: Range) -> int:
-    """A good number of records a batch for this stretch: not too few batches to spread over lanes."""
+    """Return a good number of records a batch for this range, with enough batches to use several lanes."""
     counted = table.count(span, _AT_LEAST * AUTO_RECORDS)
     return AUTO_RECORDS if counted <= _SMALL else min(AUTO_RECORDS, -(-counted // _AT_LEAST))
 
 
 def cut(table: Table, span: Range, records: int, most: int) -> Cut:
-    """Cut a stretch into batches of ``records`` records.
+    """Split a range into batches of ``records`` records.
 
-    :param most: cut off about this many records, at least one batch
+    :param table: the table
+    :param span: the range
+    :param records: records of a batch
+    :param most: approximate maximum of records to plan; at least one batch is planned
     """
     looked = min(max(most // records, 1), _MOST) * records + 1
     groups = _groups(table, span, records, looked)
@@ -71,7 +76,7 @@ def cut(table: Table, span: Range, records: int, most: int) -> Cut:
         return Cut((), False)
     more, end = sum(group.rows for group in groups) >= looked, span.end
     if more and len(groups) > 1:
-        end = groups.pop().first  # whether more rows belong to this one was not looked at
+        end = groups.pop().first  # further rows of this group were not queried
     elif more:
         following = table.after(groups[0].last, span.end)
         more, end = following is not None, span.end if following is None else following
@@ -85,14 +90,19 @@ def cut(table: Table, span: Range, records: int, most: int) -> Cut:
 
 
 def empty(table: Table, span: Range) -> Cut:
-    """One batch over a stretch that holds no row."""
+    """Return one batch over a range without rows."""
     return Cut([PlannedBatch(table.label, span, 0)], False)
 
 
 def _groups(table: Table, span: Range, records: int, looked: int) -> list[_Group]:
-    """The rows of a stretch in groups of ``records``, as far as ``looked`` rows go.
+    """Return the first ``looked`` rows of a range in groups of ``records``.
 
-    Values that differ by less than a microsecond have one position, so their groups are put together.
+    Values that differ by less than a microsecond have one position, so their groups are merged.
+
+    :param table: the table
+    :param span: the range
+    :param records: rows of a group
+    :param looked: maximum number of rows
     """
     query = f"""
         SELECT MIN(ckpt_at), MAX(ckpt_at), COUNT(*) FROM (

@@ -1,4 +1,4 @@
-"""The table that a jdbc source reads: its columns, its cursor, and the queries that planning asks of it."""
+"""Look up the table of a jdbc source, and query it for planning."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Table:
-    """A table or view, looked up in its database.
+    """A table or view that exists in its database.
 
-    :param label: its name for a person, and the id of its source partition
+    :param database: the database
+    :param label: its name for messages, and the id of its source partition
     :param sql: its name as SQL
     :param cursor: the column that orders its rows
+    :param kind: type of the cursor
     :param wanted: the columns to read, in order
     """
 
@@ -33,7 +35,7 @@ class Table:
 
     @property
     def dialect(self) -> Dialect:
-        """Its database's SQL."""
+        """SQL dialect of its database."""
         return self.database.dialect
 
     @property
@@ -42,13 +44,14 @@ class Table:
         return self.dialect.quote(self.cursor.name)
 
     def within(self, span: Range) -> str:
-        """Condition for the rows of a range."""
+        """Return the condition for the rows of a range."""
         return self.dialect.within(self.kind, self.at, span)
 
     def count(self, span: Range, most: int | None = None) -> int:
-        """How many rows a range shows now.
+        """Return the number of rows that a range shows now.
 
-        :param most: do not count beyond this
+        :param span: the range
+        :param most: stop counting there
         """
         rows = f"FROM {self.sql} WHERE {self.within(span)}"
         if most is not None:
@@ -56,16 +59,16 @@ class Table:
         return int(self.database.rows(f"SELECT COUNT(*) {rows}", [Plain.COUNT])[0][0])
 
     def positions(self, span: Range) -> list[int]:
-        """The positions of the rows that a range shows now, in order."""
+        """Return the positions of the rows that a range shows now, in order."""
         found = self.database.rows(
             f"SELECT {self.at} FROM {self.sql} WHERE {self.within(span)} ORDER BY {self.at}", [self.kind]
         )
         return [row[0] for row in found]
 
     def greatest(self) -> int | None:
-        """The last row's position, or None if there is no row.
+        """Return the last row's position, or None if there is no row.
 
-        :raises SourceError: if nothing can follow it
+        :raises SourceError: if no position can follow it
         """
         found: int | None = self.database.rows(f"SELECT MAX({self.at}) FROM {self.sql}", [self.kind])[0][0]
         if found is not None and found >= _LARGEST:
@@ -77,15 +80,15 @@ class Table:
         return found
 
     def after(self, position: int, end: int) -> int | None:
-        """The first position beyond one and before ``end``, or None if there is none."""
+        """Return the first position after the given one and before ``end``, or None if there is none."""
         query = f"SELECT MIN({self.at}) FROM {self.sql} WHERE {self.within(Range(position + 1, end))}"
         found: int | None = self.database.rows(query, [self.kind])[0][0]
         return found
 
     def refuse_nulls(self) -> None:
-        """Fail if the cursor is null in some row.
+        """Raise an error if the cursor is null in some row.
 
-        :raises ConfigError: if so
+        :raises ConfigError: naming the cursor
         """
         if not self.cursor.nullable:
             return
@@ -97,7 +100,7 @@ class Table:
             )
 
     def identity(self) -> str:
-        """What tells it from another table, as far as the database can say; else its name."""
+        """Return the table's identity if the database has one, else its name."""
         query = self.dialect.identity(self.sql)
         if query is None:
             return f"{self.dialect.product}/{self.database.catalog}/{self.label}"
@@ -105,10 +108,12 @@ class Table:
 
 
 def look_up(database: Database, name: str, cursor: str, wanted: Sequence[str]) -> Table:
-    """The table of a pipeline.
+    """Look up a pipeline's table in its database.
 
-    :param name: as the pipeline writes it
-    :param wanted: columns to read; all of them if there are none
+    :param database: the database
+    :param name: name as written in the pipeline
+    :param cursor: name of the cursor column
+    :param wanted: columns to read; all of them if empty
     :raises ConfigError: if it does not exist, or its columns do not fit
     """
     dialect = database.dialect

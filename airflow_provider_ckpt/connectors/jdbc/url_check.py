@@ -1,7 +1,8 @@
-"""Checks of a JDBC URL and a connection's properties: no parameter may expose a secret, or make a driver load code.
+"""Check a JDBC URL and a connection's properties: no parameter may expose a secret, or make a driver load code.
 
-Drivers accept many parameters that name a class, a script or a file to load. For the drivers that are known here, only
-the listed parameters pass, and switches that are off; for any other driver, those whose names do not suggest code.
+Drivers accept many parameters that name a class, a script or a file to load. For known drivers, only the listed
+parameters are accepted, and dangerous switches that are off; for any other driver, parameters whose names do not
+suggest code.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ _GIVEN = re.compile(r"([A-Za-z_$][\w.$ -]{0,60}+)=([^;&?,()]*+)")
 _NAME = r"([^;&?,()=/:@]{1,500}+)="
 _IN_URL = re.compile(_NAME + r"([^;&?,()]*+)")
 _WITH_COMMAS = re.compile(_NAME + r"([^;&?()]*+)")
-"""Parameters of a URL, however their names are written: where a comma parts them, and where it belongs to a value."""
+"""Patterns of parameters in a URL with any names: where a comma separates them, and where it belongs to a value."""
 _QUERY_WITH_COMMAS = frozenset({"postgresql", "mysql", "mariadb"})
-"""Drivers that part the parameters behind the question mark by ``&`` alone."""
+"""Drivers that separate the parameters after the question mark only by ``&``."""
 _SECRET = re.compile(
     r"pass|pwd|secret|token|credential|jaas|signature|\bpin\b|(?:^|[._-])key$|(?:api|private|account)_?key"
 )
@@ -33,7 +34,7 @@ _LOGIN = re.compile(r"//[^/@?;(]*:[^/@?;]*@|^jdbc:oracle:\w+:[^@]*/[^@]+@")
 _HIDDEN = "***"
 _WORDS = frozenset({"true", "false", "require", "prefer", "allow", "disable", "none"})
 _SHORTEST = 4
-"""Characters of a secret that is looked for wherever it stands; a shorter one would be found in other words."""
+"""Minimum length of a secret that is hidden wherever it occurs; a shorter one would be found inside other words."""
 
 _POSTGRESQL = """
     adaptivefetch adaptivefetchmaximum adaptivefetchminimum allowencodingchanges applicationname
@@ -118,7 +119,7 @@ _MARIADB = """
     transactionreplaysize trustservercertificate usebatchmultisend usebatchmultisendnumber usebulkstmtsforinserts
     usecatalogterm usemysqlmetadata usepipelineauth useresetconnection uuidasstring validconnectiontimeout
 """
-"""Beside MySQL's own, which its driver takes or ignores."""
+"""Parameters in addition to MySQL's, which its driver uses or ignores."""
 _SQLSERVER = """
     accesstoken applicationintent applicationname authentication authenticationscheme calcbigdecimalprecision
     cancelquerytimeout columnencryptionsetting connectretrycount connectretryinterval database databasename
@@ -162,7 +163,7 @@ _ORACLE = """
     send_buf_size source_route ssl_version tns_admin token_auth use_sni wallet_location
 """
 _RUN_BY_ORACLE = frozenset({"argv0", "args", "envs", "ifile"})
-"""Names in a descriptor by which a program is run, or a file read; any other tells where and how to connect."""
+"""Names in a descriptor that run a program or read a file; all others only describe the connection."""
 _OF_DRIVERS: Mapping[str, frozenset[str]] = {
     name: frozenset(words.lower().split()) | {"time zone"}
     for name, words in {
@@ -174,7 +175,7 @@ _OF_DRIVERS: Mapping[str, frozenset[str]] = {
         "oracle": _ORACLE,
     }.items()
 }
-"""By the URL's kind, what a driver may be told."""
+"""Accepted parameters by the kind of the URL."""
 
 _SWITCHES = """
     allowloadlocalinfile allowlocalinfile allowmultiqueries allowurlinlocalinfile autodeserialize
@@ -184,16 +185,16 @@ _SWITCHES = """
     trace_level_system_out traceprotocol ultradevhack useusageadvisor
 """
 _OFF = frozenset({"false", "0", "off", "no"})
-"""Values that turn a switch off; a switch that must not be turned on may have these alone."""
+"""Values that turn a switch off, the only ones accepted for a dangerous switch."""
 
 _HARMLESS = frozenset(word for words in _OF_DRIVERS.values() for word in words if not _SECRET.search(word)) | {
     "charset", "compression", "database", "db", "port", "role", "schema", "timeout", "user", "username", "warehouse"
 }  # fmt: skip
-"""Parameters whose values a message may show, of any driver."""
+"""Parameters of any driver whose values a message may show."""
 
 
 def check(connection: Connection) -> None:
-    """Refuse a URL that holds a secret, and parameters by which a driver would load code.
+    """Refuse a URL that includes a secret, and parameters that could make a driver load code.
 
     :raises ConfigError: naming the parameter
     """
@@ -216,9 +217,12 @@ def check(connection: Connection) -> None:
 
 
 def _accepted(kind: str, name: str, value: str, *, in_descriptor: bool) -> bool:
-    """Whether a driver may be told a parameter.
+    """Return whether a parameter may be passed to a driver.
 
-    :param in_descriptor: whether it stands in parentheses of Oracle's, which are no parameters of the driver
+    :param kind: kind of the URL
+    :param name: name of the parameter, in lower case
+    :param value: its value, in lower case
+    :param in_descriptor: whether it is in the parentheses of an Oracle descriptor and so not a driver parameter
     """
     if name in _SWITCHES.split() and value in _OFF:
         return True
@@ -229,7 +233,10 @@ def _accepted(kind: str, name: str, value: str, *, in_descriptor: bool) -> bool:
 
 
 def without_secrets(connection: Connection, text: str) -> str:
-    """A text in which nothing shows that a connection keeps: its password, and all that is not known to be harmless."""
+    """Replace a connection's secrets in a text.
+
+    These are its password, and all parameter values that are not known to be harmless.
+    """
     in_url = [(name, value) for name, value, _ in _parameters(connection.host or "")]
     given = [*in_url, *_properties(connection).items()]
     hidden = [value for name, value in given if name.strip().lower() not in _HARMLESS]
@@ -240,7 +247,7 @@ def without_secrets(connection: Connection, text: str) -> str:
 
 
 def _shows(name: str) -> bool:
-    """Whether what follows a name in a text may be shown: it is no secret by its name."""
+    """Return whether the value after a name in a text may be shown, since the name suggests no secret."""
     return not _SECRET.search(name.strip().lower())
 
 
@@ -249,7 +256,7 @@ def _keeps_secret(name: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """A name as an error shows it."""
+    """Return a name for an error message, shortened and printable."""
     return name[:60] if name.isprintable() else ascii(name[:60])
 
 
@@ -258,7 +265,7 @@ def _kind(url: str) -> str:
 
 
 def _parameters(url: str) -> Iterator[tuple[str, str, bool]]:
-    """Parameters of a URL: name as the driver decodes it, value, and whether it stands in a descriptor of Oracle's."""
+    """Yield the parameters of a URL: decoded name, value, and whether it is in an Oracle descriptor."""
     kind = _kind(url)
     head, mark, query = url.partition("?") if kind in _QUERY_WITH_COMMAS else (url, "", "")
     parts = ((head, _WITH_COMMAS if kind == "oracle" else _IN_URL), (mark + query, _WITH_COMMAS))

@@ -331,7 +331,10 @@ class TestWhatIsNoFile:
     @pytest.mark.parametrize(
         ("pattern", "message"),
         [
-            ("a**.jsonl", r"source\.path: \*\* crosses directories only as a whole path component, not in a\*\*\.jsonl"),
+            (
+                "a**.jsonl",
+                r"source\.path: \*\* crosses directories only as a whole path component, not in a\*\*\.jsonl",
+            ),
             ("**x/*.jsonl", r"source\.path: \*\* crosses directories only"),
             ("[0-9.jsonl", r"source\.path: the \[ in \[0-9\.jsonl is never closed\. Close it"),
         ],
