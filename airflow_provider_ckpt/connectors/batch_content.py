@@ -144,5 +144,10 @@ def _as_texts(value: bytes | None) -> tuple[str | None, ...]:
 
 
 def data_error(kind: ErrorType, message: str, sqlstate: str | None = None) -> ErrorInfo:
-    """Return a non-recoverable error of one record."""
+    """Return a non-recoverable error of one record.
+
+    :param kind: type of the error
+    :param message: the message
+    :param sqlstate: SQLSTATE, if it comes from a database
+    """
     return ErrorInfo(kind, message, False, sqlstate)

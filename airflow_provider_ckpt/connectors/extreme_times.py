@@ -31,7 +31,7 @@ PostgreSQL counts from 2000, and its infinities are the ends of that count; shif
 """
 
 _INFINITY = {"date": -(2**31) + _TO_2000 - 1, "timestamp": -(2**63) + _TO_2000 * _DAY - 1}
-"""The driver's values for infinity; the value plus one is minus infinity."""
+"""Infinity as the driver returns it, by kind; the value plus one is minus infinity."""
 
 _WRITTEN = re.compile(
     r"(?P<year>\d{4,})(?P<rest>-\d\d-\d\d)(?:T(?P<time>\d\d:\d\d:\d\d(?:\.\d{6})?)(?:\+00:00)?)?(?P<bc> BC)?"

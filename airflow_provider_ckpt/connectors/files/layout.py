@@ -45,7 +45,12 @@ class FilesTarget:
 
     @classmethod
     def of(cls, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> FilesTarget:
-        """Return the target that a pipeline names."""
+        """Return the target that a pipeline names.
+
+        :param pipeline: ``sink.path`` names the directory
+        :param connection: its path is the base of a relative ``sink.path``
+        :param context: ledger and pipeline
+        """
         path = local_path(pipeline.sink.path or "", "sink.path", connection)
         sink = pipeline.sink
         return cls(path, context.ledger, context.pipeline, sink.format or "", sink.files_may_go)

@@ -45,7 +45,7 @@ class Identity:
 
     @property
     def etag(self) -> str:
-        """The identity as it is recorded."""
+        """Text under which the identity is recorded."""
         return f"{self.time}-{self.size}-{self.inode}"
 
 

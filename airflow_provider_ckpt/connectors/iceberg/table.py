@@ -23,7 +23,7 @@ _NEW_TABLE = {
 
 
 class TableAddress:
-    """The table of a pipeline's ``sink.connection`` and ``sink.table``; its catalog is opened on first use.
+    """Address of a pipeline's table: its catalog (``sink.connection``), opened on first use, and ``sink.table``.
 
     :param pipeline: the pipeline
     :param connection: the catalog

@@ -48,7 +48,11 @@ _STOOD = "stood"
 
 
 class JdbcSource:
-    """See :class:`~airflow_provider_ckpt.connectors.protocols.Source`."""
+    """Planning side of the jdbc source; see :class:`~airflow_provider_ckpt.connectors.protocols.Source`.
+
+    :param pipeline: ``source.table`` and ``source.cursor`` name the table and its cursor column
+    :param connection: the database
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
         assert pipeline.source.table is not None
@@ -74,10 +78,9 @@ class JdbcSource:
         return [SourcePartition(table.label, table.identity())]
 
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002  # the table is the only partition
-        """Return the base: the given position, one past the greatest (``latest``), or the least possible
-        (``earliest``).
+        """Return the base: the given position, one past the greatest (``latest``), or the lowest (``earliest``).
 
-        The least visible position would be wrong: a transaction that has not committed yet may have smaller ones.
+        The lowest visible position would be wrong: a transaction that has not committed yet may have lower ones.
         """
         if isinstance(start_from, int):
             return Start(start_from)

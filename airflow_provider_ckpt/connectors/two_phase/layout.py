@@ -59,6 +59,11 @@ class Layout:
 
 
 def new_stem(key: BatchKey, attempt: int, epoch: int) -> str:
-    """Return a unique prefix for the names of a batch's data files."""
+    """Return a unique prefix for the names of a batch's data files.
+
+    :param key: the batch
+    :param attempt: number of the attempt
+    :param epoch: epoch of the attempt
+    """
     partition = re.sub(r"[^A-Za-z0-9]+", "-", key.partition)[:80]
     return f"{DATA_PREFIX}{key.generation}-{partition}-{key.seq}-{attempt}-{epoch}-{uuid4().hex}"
