@@ -301,7 +301,7 @@ class Reader(Protocol):
     """Reading side of a source, one per lane; keeps its connection across batches."""
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """Yield the records of the task's range in position order: :data:`POSITION`, then the :class:`Shape`'s columns.
+        """Yield the records of the task's range in position order: :data:`POSITION`, then the columns of the shape.
 
         Yields nothing for an empty range. Must reach the range's end or raise :class:`SourceError` or :class:`IoError`.
         """

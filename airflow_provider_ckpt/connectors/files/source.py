@@ -97,10 +97,9 @@ class FilesSource:
             )
         if int(start_from) > _total(found):
             raise ConfigError(
-                f"source.start_from: {start_from} is beyond the {_total(found)} {self.unit} of all files that are "
-                "there.",
+                f"source.start_from: {start_from} is beyond the {_total(found)} {self.unit} of all present files.",
                 pipeline=self._pipeline.name,
-                hint="latest begins behind them.",
+                hint="latest begins after them.",
             )
         return Start(int(start_from), found)
 
@@ -164,7 +163,7 @@ class FilesSource:
             covered = sum(end - start for _, start, end in spans)
             if covered != task.range.end - task.range.start:
                 raise SourceError(
-                    f"{task.range} of {task.key} lies beyond the {_total(files)} {self.unit} of all recorded files.",
+                    f"{task.range} of {task.key} is beyond the {_total(files)} {self.unit} of all recorded files.",
                     pipeline=self._pipeline.name,
                     position=task.range.start,
                     hint="The ledger's list of files does not belong to its batches; restore the ledger.",

@@ -202,7 +202,8 @@ def check(connection: Connection) -> None:
     secret = next((name for name, _, _ in _parameters(url) if _keeps_secret(name)), None)
     if secret is not None or _LOGIN.search(url.lower()):
         raise ConfigError(
-            f"the JDBC URL of connection {connection.id!r} holds a password{f' ({_plain(secret)})' if secret else ''}.",
+            f"the JDBC URL of connection {connection.id!r} includes a password"
+            f"{f' ({_plain(secret)})' if secret else ''}.",
             hint="Put user and password into the connection's login and password, and other secrets into properties in "
             "its extra: a URL shows up in logs and plans.",
         )

@@ -381,7 +381,7 @@ class TestWhatIsNoFile:
         source = FilesSource(pipeline(tmp_path))
 
         assert source.start("files", 40).position == 40
-        with pytest.raises(ConfigError, match="41 is beyond the 40 bytes of all files that are there"):
+        with pytest.raises(ConfigError, match="41 is beyond the 40 bytes of all present files"):
             source.start("files", 41)
 
     @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ class TestReading:
         ledger.plan()
         ledger.planned = [Range(10, 30)]
 
-        with pytest.raises(SourceError, match=r"of files#0 lies beyond the 20 bytes of all recorded files"):
+        with pytest.raises(SourceError, match=r"of files#0 is beyond the 20 bytes of all recorded files"):
             ledger.tasks()
 
     def test_a_dead_letter_names_the_file_and_the_byte_in_it(self, tmp_path: Path) -> None:

@@ -320,8 +320,8 @@ def test_a_table_that_was_made_anew_is_refused_by_whoever_reads(
     [
         ({"type": "postgres"}, "t", "id", "has type 'postgres', not jdbc"),
         ({"host": "db.example"}, "t", "id", "has no JDBC URL"),
-        ({"host": "jdbc:postgresql://h/d?user=a&password=hunter2"}, "t", "id", "holds a password"),
-        ({"host": "jdbc:oracle:thin:scott/hunter2@h:1521:xe"}, "t", "id", "holds a password"),
+        ({"host": "jdbc:postgresql://h/d?user=a&password=hunter2"}, "t", "id", "includes a password"),
+        ({"host": "jdbc:oracle:thin:scott/hunter2@h:1521:xe"}, "t", "id", "includes a password"),
         ({"host": "jdbc:oracle:thin:@h"}, "t", "id", "no driver accepts the JDBC URL"),
         ({"host": "jdbc:oracle:thin:/@wallet"}, "t", "id", "no driver accepts the JDBC URL"),
         ({"password": "wr0ng-s3cret"}, "t", "id", "password authentication failed"),

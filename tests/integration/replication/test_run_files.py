@@ -340,7 +340,7 @@ def test_a_corrupt_page_is_never_delivered(folders: Folders) -> None:
 def test_a_first_start_that_is_refused_leaves_nothing_at_the_target(folders: Folders) -> None:
     put(folders.inbox / "a.jsonl", lines(0, 2))
 
-    with pytest.raises(CkptError, match="10000 is beyond the 20 bytes of all files that are there"):
+    with pytest.raises(CkptError, match="10000 is beyond the 20 bytes of all present files"):
         folders.replication.changed(source={"start_from": 10_000}).run()
 
     assert not folders.out.exists()
