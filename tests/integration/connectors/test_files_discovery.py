@@ -170,5 +170,5 @@ class TestChangedFiles:
         next(records)
         os.truncate(path, 10_000_000)
 
-        with pytest.raises(SourceError, match="cut after its discovery"):
+        with pytest.raises(SourceError, match="truncated after its discovery"):
             list(records)

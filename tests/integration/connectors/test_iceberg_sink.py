@@ -330,7 +330,7 @@ class TestSchemaEvolution:
         ("columns", "message"),
         [
             ({"note": pa.array([1] * 10)}, "note is long, the table's is string"),
-            ({"more": pa.array([1] * 10), "NOTE": pa.array(["x"] * 10)}, "NOTE differs from the table's note in case"),
+            ({"more": pa.array([1] * 10), "NOTE": pa.array(["x"] * 10)}, "NOTE differs from the table's note only in case"),
         ],
     )
     def test_rows_that_do_not_fit_even_so_add_nothing(
