@@ -16,7 +16,12 @@ from airflow_provider_ckpt.core.errors import ConfigError, SinkError
 
 
 class DeltaCommitter(TableCommitter):
-    """Commits staged batches to a Delta table, which is created if it does not exist; see :class:`TableCommitter`."""
+    """Committer of a Delta table, which is created if it does not exist; see :class:`TableCommitter`.
+
+    :param pipeline: ``sink.path`` names the table
+    :param connection: its path is the base of a relative ``sink.path``
+    :param context: ledger, pipeline and epoch
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         path = local_path(pipeline.sink.path or "", "sink.path", connection)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class DeltaWriter(TableWriter[DeltaVersion]):
-    """Stages batches for a Delta table; see the module.
+    """Writer that stages batches for a Delta table; see the module.
 
     :param pipeline: ``sink.path`` names the table
     :param connection: its path is the base of a relative ``sink.path``

@@ -29,7 +29,7 @@ class _InDirectory(LetterFiles):
 
 
 class FilesBox:
-    """Dead letter store in a directory; see :class:`~..dead_letter_store.LetterBox`."""
+    """Dead letter store in a directory; see :class:`~.dead_letter_store.LetterBox`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._path = local_path(pipeline.dead_letter_queue.path or "", "dead_letter_queue.path", connection)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ParquetReader:
-    """Reads the ranges that :class:`ParquetSource` located, and keeps the last batch's file open.
+    """Reader of the ranges that :class:`ParquetSource` located; keeps the last batch's file open.
 
     :param pipeline: the pipeline
     :param connection: not used, since a recorded file's path is absolute

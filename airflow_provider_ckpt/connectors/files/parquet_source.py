@@ -25,7 +25,7 @@ _ROWS = 100_000
 
 
 class ParquetSource(FilesSource):
-    """Plans the Parquet files of one directory or glob pattern; see the module."""
+    """Source of the Parquet files of one directory or glob pattern; see the module."""
 
     unit = "rows"
 

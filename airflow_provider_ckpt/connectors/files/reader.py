@@ -29,7 +29,7 @@ _LARGEST = 2**31 - 1
 
 
 class FilesReader:
-    """Reads the byte ranges of recorded files that :class:`FilesSource` located: ``task.detail["segments"]``.
+    """Reader of the byte ranges that :class:`FilesSource` located: ``task.detail["segments"]``.
 
     :param pipeline: the pipeline
     :param connection: not used, since a recorded file's path is absolute

@@ -55,7 +55,7 @@ def scan(
 
 
 class _Quotes:
-    """Finds the newlines that are data, from one block to the next.
+    """Search for the newlines outside of CSV quotes, from one block to the next.
 
     A quote opens at the beginning of a field, and the next one closes; a quote right after a closing one opens again (a
     doubled quote is data). Any other quote is a plain character, so that a bare quote inside a field affects only its

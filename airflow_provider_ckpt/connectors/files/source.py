@@ -45,7 +45,7 @@ PARTITION = "files"
 
 
 class FilesSource:
-    """Plans the files of one directory or glob pattern; see the module.
+    """Source of the files of one directory or glob pattern; see the module.
 
     Bytes are counted for text files; a :class:`~.parquet_source.ParquetSource` counts rows instead.
 

@@ -22,7 +22,7 @@ from airflow_provider_ckpt.core.wave import BatchTask, Outcome
 
 
 class FilesWriter:
-    """Delivers batches; see the module.
+    """Writer of the files sink; see the module.
 
     :param pipeline: ``sink.path`` names the directory, ``sink.format`` the format of its files
     :param connection: its path is the base of a relative ``sink.path``

@@ -16,7 +16,12 @@ from airflow_provider_ckpt.core.wave import Outcome
 
 
 class IcebergCommitter(TableCommitter):
-    """Commits staged batches to an Iceberg table, and adds their columns if it has none yet."""
+    """Committer of an Iceberg table; adds columns to a table that has none yet.
+
+    :param pipeline: ``sink.table`` names the table
+    :param connection: the catalog
+    :param context: ledger, pipeline and epoch
+    """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._address = TableAddress(pipeline, connection, context)

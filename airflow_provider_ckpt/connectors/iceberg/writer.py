@@ -38,7 +38,7 @@ _TIME_OVERFLOW = "22008"
 
 
 class IcebergWriter(TableWriter[IcebergVersion]):
-    """Stages batches for an Iceberg table; see the module.
+    """Writer that stages batches for an Iceberg table; see the module.
 
     :param pipeline: ``sink.table`` names the table
     :param connection: the catalog

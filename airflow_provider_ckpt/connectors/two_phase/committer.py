@@ -27,7 +27,7 @@ from airflow_provider_ckpt.core.wave import Outcome
 
 
 class TableCommitter(ABC):
-    """Commits staged batches; see the module.
+    """Committer of staged batches; see the module.
 
     In a pinned pipeline a partition's later batches are not attempted after one that failed, so its order is preserved;
     otherwise batches are independent.

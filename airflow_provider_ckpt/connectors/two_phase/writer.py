@@ -41,7 +41,11 @@ class Written:
 
 
 class TableWriter(ABC, Generic[V]):
-    """Stages batches; see the module."""
+    """Writer that stages batches; see the module.
+
+    :param pipeline: the pipeline
+    :param context: ledger, pipeline and epoch
+    """
 
     def __init__(self, pipeline: Pipeline, context: SinkContext) -> None:
         self._pipeline = pipeline
