@@ -1,1 +1,1 @@
-"""Kafka: a topic as a source, read up to its last stable offset, and as a sink, written in transactions."""
+"""Kafka connector: a source that reads a topic up to its last stable offset, and a sink that writes in transactions."""

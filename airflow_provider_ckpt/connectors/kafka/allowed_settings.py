@@ -1,7 +1,7 @@
-"""Which of confluent-kafka's settings a connection's extra may hold.
+"""Check the confluent-kafka settings in the extra of an Airflow connection against a list of allowed names.
 
-A list of what is allowed, so that a setting that loads code, runs a command or undoes a guarantee is refused by name,
-and so is one that nobody has looked at yet.
+A setting that loads code, runs a command or weakens a delivery guarantee is refused by name. So is any setting that is
+not in the lists of this module, such as one of a future version of librdkafka.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ _LEFT_OUT = """
     builtin.features enable.random.seed internal.termination.signal reconnect.backoff.jitter.ms socket.blocking.max.ms
     topic.blacklist topic.metadata.refresh.fast.cnt
 """
-"""Settings that are ignored here: the connector sets them itself, or has no use for them.
+"""Settings that are accepted and ignored, since the connector sets them itself or does not use them.
 
-Other programs on the same connection need them, such as consumers of Airflow's own Kafka provider, which join a group
-and commit offsets. Every reader here sets isolation.level and check.crcs itself."""
+Other programs that share the connection need them, such as consumers of Airflow's own Kafka provider, which join a
+group and commit offsets. Each consumer of this connector sets isolation.level and check.crcs itself."""
 
 _ALIAS_OF_BROKERS = "metadata.broker.list"
-"""Another name of bootstrap.servers, see :func:`brokers`."""
+"""Alias of bootstrap.servers in librdkafka."""
 
 _GUARANTEES = {
     "acks": {"all", "-1"},
@@ -83,42 +83,45 @@ _GUARANTEES = {
     "enable.idempotence": {"true"},
     "enable.gapless.guarantee": {"true", "false"},
 }
-"""Settings on which the guarantees of writing rest, and what they may say; the connector's producers set them."""
+"""Settings that the delivery guarantees require, with their accepted values; the connector's producers set them."""
 
 _IN_A_COMMAND = frozenset({"sasl.kerberos.keytab", "sasl.kerberos.principal", "sasl.kerberos.service.name"})
 _HARMLESS = re.compile(r"[A-Za-z0-9@._/=+-]+")
-"""librdkafka hands these settings to a shell, as arguments of kinit."""
+"""Characters allowed in the settings that librdkafka passes to a shell, as arguments of kinit."""
 
 _PROVIDERS = re.compile(r"[A-Za-z0-9_-]+(?: *, *[A-Za-z0-9_-]+)*+")
-"""Names of OpenSSL's own providers; what has a path in it would be loaded from there."""
+"""List of OpenSSL provider names. A name that contains a path is refused, since OpenSSL would load code from there."""
 
 
 def brokers(extra: Mapping[str, Any]) -> str:
-    """The brokers that a connection's extra names, by either name of the setting; empty if it names none."""
+    """Return the brokers named in a connection's extra, under either name of the setting; empty if there are none."""
     return str(extra.get("bootstrap.servers") or extra.get(_ALIAS_OF_BROKERS) or "")
 
 
 def own_settings(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a connection's extra settings for Kafka's client.
+    """Return the settings of a connection's extra that are passed to the Kafka client.
 
-    Left out are callbacks, what other programs set for themselves, and what the connector sets whatever is given.
+    Callbacks, settings for other programs and settings that the connector always sets itself are left out.
     """
     left_out = {*_LEFT_OUT.split(), *_GUARANTEES, _ALIAS_OF_BROKERS}
     return {name: value for name, value in extra.items() if not name.endswith("_cb") and name not in left_out}
 
 
 def refuse_settings(connection: str, extra: Mapping[str, Any], *, writes: bool) -> None:
-    """Fail if a connection's extra holds what it may not hold. No value is repeated but those of guarantees.
+    """Raise an error if a connection's extra has a setting that is not allowed, or a value that is not.
 
-    :param connection: its id
-    :param writes: whether records are written by it, so that it must not ask for less than the guarantees of writing
+    The error contains no values, which may be secrets, except those of the settings that the guarantees require.
+
+    :param connection: the connection's id
+    :param extra: the connection's extra
+    :param writes: whether the connection is used for writing, so that the settings for the guarantees are checked
     :raises ConfigError: naming the setting
     """
     for name, value in extra.items() if writes else ():
         if name in _GUARANTEES and str(value).lower() not in _GUARANTEES[name]:
             raise ConfigError(
-                f"connection {connection!r} sets {name} to {str(value)[:40]!r}, and what is delivered rests on "
-                f"{name}={max(_GUARANTEES[name])}.",
+                f"connection {connection!r} sets {name} to {str(value)[:40]!r}, but the delivery guarantees "
+                f"require {name}={max(_GUARANTEES[name])}.",
                 hint=f"Remove {name} from the connection's extra.",
             )
     allowed = frozenset(" ".join((_CLIENT, _TLS, _LOGIN, _TUNING)).split())
@@ -127,17 +130,18 @@ def refuse_settings(connection: str, extra: Mapping[str, Any], *, writes: bool) 
             near = difflib.get_close_matches(name, sorted(allowed), 1)
             meant = f"Did you mean {near[0]}? " if near else ""
             raise ConfigError(
-                f"connection {connection!r} sets {name[:100]!r}, which a Kafka connection may not set here: it is no "
-                "setting of a client, or it loads code, runs a command, or is for the connector to set.",
-                hint=f"{meant}Remove it from the connection's extra; the docs' page on Kafka says what may be there.",
+                f"connection {connection!r} sets {name[:100]!r}, which is not allowed for a Kafka connection: it is "
+                "not a client setting, or it loads code, runs a command, or is set by the connector itself.",
+                hint=f"{meant}Remove it from the connection's extra; the page on Kafka in the documentation says which "
+                "settings are allowed.",
             )
         if name in _IN_A_COMMAND and not _HARMLESS.fullmatch(str(value)):
             raise ConfigError(
                 f"connection {connection!r} sets {name} to a text with characters that a shell would interpret.",
-                hint="Use letters, digits and @ . _ / = + - alone.",
+                hint="Use only letters, digits and @ . _ / = + -",
             )
         if name == "ssl.providers" and not _PROVIDERS.fullmatch(str(value)):
             raise ConfigError(
-                f"connection {connection!r} sets 'ssl.providers' to what may be the path of code to load.",
+                f"connection {connection!r} sets 'ssl.providers' to a value that may be a path of code to load.",
                 hint="Name OpenSSL's providers, separated by commas, such as default,legacy.",
             )

@@ -1,4 +1,4 @@
-"""How many messages make a good batch: read a few, and see how big they are."""
+"""Choose the number of messages in a batch from the mean size of a few sample messages."""
 
 from __future__ import annotations
 
@@ -6,29 +6,34 @@ from airflow_provider_ckpt.connectors.kafka.client import consumer_config, opene
 from airflow_provider_ckpt.connectors.protocols import Connection
 
 TARGET = 16 << 20
-"""Bytes that a batch should have when the pipeline leaves the size to the source."""
+"""Intended bytes of a batch if the pipeline does not set a batch size."""
 
 MOST = 50_000
-"""Messages in such a batch at most."""
+"""Maximum number of messages in such a batch."""
 
 FEW = 100
-"""So few messages fit into one batch, whatever their size."""
+"""Number of messages that are always planned as one batch, without sampling their size."""
 
 _SAMPLE = 200
 _WAIT = 1.0
 
 
 def batch_records(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> int:
-    """A good number of messages for a batch, judged by the first of a partition.
+    """Return the number of messages whose mean size fills a batch of :data:`TARGET` bytes.
 
-    :param start: the first offset that will be planned
+    :param connection: of the topic's cluster
+    :param pipeline: the pipeline's name, for the client id
+    :param topic: the topic's name
+    :param number: the partition to sample
+    :param start: the first offset to sample
+    :return: between 1 and :data:`MOST`, which also applies if no message arrives in time
     """
     width = _width(connection, pipeline, topic, number, start)
     return max(1, min(MOST, round(TARGET / width))) if width else MOST
 
 
 def _width(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> float:
-    """Mean bytes of some messages from ``start`` on, 0 if none came in time."""
+    """Return the mean bytes of up to 201 messages from ``start`` on; 0 if none arrives within :data:`_WAIT` seconds."""
     from confluent_kafka import Consumer, TopicPartition
 
     little = {"fetch.message.max.bytes": 1 << 18, "queued.min.messages": 1}

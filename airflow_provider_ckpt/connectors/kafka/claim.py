@@ -1,9 +1,10 @@
-"""A lane's hold on one source partition: its transactional id, and the receipts that there are behind it.
+"""Claim one source partition for a lane: initialise its transactional id, then read its existing receipts.
 
-The order of the steps is the fence (architecture, Connectors): note that the id is used, initialise it, and only then
-read epochs and receipts, up to an end that was seen after that. Whoever used the id before can commit no more, so
-nothing that concerns the partition can appear any more; and a newer run's fence either finds the id noted, and ends
-this hold, or has written its epoch already, and is found.
+The order of the steps implements the fence (architecture, Connectors). The lane records in the receipts topic that it
+uses the id, initialises the id, and only then reads epochs and receipts, up to an end offset that was requested after
+the initialisation. Earlier users of the id cannot commit any more, so no further receipt of the partition can appear.
+A newer run's fence either finds the id recorded and ends this claim, or has written its epoch before, so that this
+lane reads it.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ from airflow_provider_ckpt.core.errors import FencedError, SinkError
 
 
 class Hold:
-    """One partition, held until somebody else initialises its transactional id.
+    """Claim of one source partition, which ends when another producer initialises its transactional id.
 
-    :param topics: asks the broker
+    :param connection: of the sink's cluster
+    :param topics: reads the end of the receipts topic
+    :param context: ledger, pipeline and epoch
+    :param partition: id of the source partition
     :param batch_bytes: see :class:`Transactions`
-    :raises FencedError: if the receipts topic knows a newer epoch
-    :raises SinkError: if it does not know this epoch, or the broker cannot be reached
+    :raises FencedError: if the receipts topic contains a newer epoch
+    :raises SinkError: if the receipts topic does not contain this epoch, or the broker cannot be reached
     """
 
     def __init__(
@@ -62,15 +66,15 @@ class Hold:
         self._books = books
 
     def receipt(self, key: BatchKey) -> Receipt | None:
-        """The receipt of a batch, if it has one."""
+        """Return the receipt of a batch; None if it has none."""
         return self._books.receipt(key)
 
     def claimed(self, receipt: Receipt) -> None:
-        """Remember a receipt that this hold has committed."""
+        """Add a receipt that was committed under this claim."""
         self._books.receipts[receipt.key] = receipt_value(receipt)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self.transactions.close()
 
     def _refuse_unless_current(self, books: Books) -> None:
@@ -85,9 +89,9 @@ class Hold:
 
 
 def refuse_if_fenced(books: Books, context: SinkContext) -> None:
-    """Fail if the books know a newer epoch.
+    """Raise an error if the receipts topic contains a newer epoch of this ledger.
 
-    :raises FencedError: naming both
+    :raises FencedError: naming both epochs
     """
     if books.newest > context.epoch:
         raise FencedError(
@@ -98,7 +102,12 @@ def refuse_if_fenced(books: Books, context: SinkContext) -> None:
 
 
 def epochs_now(connection: Connection, topics: WrittenTopics, context: SinkContext) -> Books:
-    """What the receipts topic says of epochs now, whatever transaction is open in it."""
+    """Read the receipts topic including open and aborted transactions, so that its epochs are current.
+
+    :param connection: of the sink's cluster
+    :param topics: reads the end of the receipts topic
+    :param context: ledger, pipeline and epoch
+    """
     topic = receipts_topic(context.pipeline)
     with closing(Reading(connection, topic, Books(context.ledger, ""), committed=False)) as reading:
         reading.to(topics.end(topic), timeout(connection))

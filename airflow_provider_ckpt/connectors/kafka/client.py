@@ -1,6 +1,7 @@
-"""What the Kafka source and sink share: a client's configuration from an Airflow connection, and errors by their code.
+"""Configure Kafka clients from an Airflow connection, and convert their errors by error code.
 
-The connection's extra is confluent-kafka's configuration, as in Airflow's own Kafka provider; secrets stay in it.
+The connection's extra is the configuration of confluent-kafka, as in Airflow's own Kafka provider. Error messages do
+not contain its secrets.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ COLUMNS = (
     ("headers", "array<struct<key:string,value:binary>>"),
     ("timestamp", "timestamp"),
 )
-"""A message as columns, name and Spark SQL type: what the source yields, and what the sink takes unchanged."""
+"""Columns of a message, name and Spark SQL type, which the source yields and the sink accepts unchanged."""
 
 TIMEOUT = 10.0
-"""Seconds in which a broker has to answer; ``socket.timeout.ms`` in the connection's extra says otherwise."""
+"""Default timeout in seconds for an answer of the broker; ``socket.timeout.ms`` in the connection's extra overrides."""
 
 _QUIET = {"log_level": 2, "log.connection.close": False}
-"""librdkafka writes to standard error; what matters comes back as an error."""
+"""Settings that silence librdkafka's log on standard error; errors are returned by its API as well."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SECRET = re.compile(r"pass(word|phrase)|secret|token|jaas|oauthbearer\.config|\.pem$")
@@ -51,8 +52,10 @@ _UNREACHABLE = """
     PREFERRED_LEADER_NOT_AVAILABLE REBOOTSTRAP_REQUIRED REPLICA_NOT_AVAILABLE REQUEST_TIMED_OUT
     THROTTLING_QUOTA_EXCEEDED UNKNOWN_LEADER_EPOCH
 """
-"""``_INCONSISTENT`` is what a commit says of messages that timed out before it: those that a broker may refuse for what
-they are have been watched."""
+"""Errors of a cluster that cannot be reached for a while.
+
+``_INCONSISTENT`` is the error of a commit after messages timed out. It never means that a message was refused for its
+content: such messages have a delivery callback, so their refusal is known before the commit."""
 _SETTLING = """
     FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION OFFSET_NOT_AVAILABLE UNKNOWN_LEADER_EPOCH
 """
@@ -72,16 +75,20 @@ _UNFIT = """
 
 @cache
 def codes(names: str) -> frozenset[int]:
-    """The numbers of Kafka's error codes."""
+    """Return the numbers of Kafka's error codes.
+
+    :param names: attributes of ``KafkaError``, separated by spaces
+    """
     from confluent_kafka import KafkaError
 
     return frozenset(getattr(KafkaError, name) for name in names.split())
 
 
 def require(connection: Connection | None, what: str) -> Connection:
-    """The connection, or a clear error.
+    """Return the connection if it can be used.
 
-    :raises ConfigError: if there is none, it is of another type, or it sets what it may not set
+    :param what: key of the pipeline's declaration that names the connection, such as ``source``
+    :raises ConfigError: if there is no connection, it has another type, or it has a setting that is not allowed
     """
     if connection is None:
         raise ConfigError(
@@ -102,22 +109,24 @@ def require(connection: Connection | None, what: str) -> Connection:
 
 
 def require_topic(name: str, key: str, pipeline: str) -> str:
-    """The name of a topic that may be one.
+    """Return the name of a topic if it is valid in Kafka.
 
-    :param key: of the pipeline's declaration
-    :raises ConfigError: if Kafka takes no such name
+    :param name: the topic's name
+    :param key: key of the pipeline's declaration, for the error message
+    :param pipeline: the pipeline's name, for the error message
+    :raises ConfigError: if Kafka does not allow the name
     """
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise ConfigError(
-            f"{key}: {name[:60]!r} is no name of a topic.",
+            f"{key}: {name[:60]!r} is not a valid topic name.",
             pipeline=pipeline,
-            hint="It has 1 to 249 letters, digits, dots, hyphens or underscores.",
+            hint="A topic name has 1 to 249 letters, digits, dots, hyphens or underscores.",
         )
     return name
 
 
 def bootstrap(connection: Connection) -> str:
-    """The brokers that a client asks first: the extra's, else the connection's host and port."""
+    """Return the bootstrap servers: those of the connection's extra, else its host and port."""
     named = brokers(connection.extra)
     if named:
         return named
@@ -125,10 +134,11 @@ def bootstrap(connection: Connection) -> str:
 
 
 def client_config(connection: Connection, client: str, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The configuration of a client; it holds the secrets.
+    """Return the configuration of a client, including the secrets.
 
-    :param client: client.id, which brokers show
-    :param settings: what the connector needs, whatever the connection says
+    :param connection: of the cluster
+    :param client: value of client.id, which brokers show
+    :param settings: settings of the connector, which override those of the connection
     """
     login = {"sasl.username": connection.login, "sasl.password": connection.password}
     given = {name: value for name, value in login.items() if value} if _with_login(connection) else {}
@@ -146,9 +156,12 @@ def client_config(connection: Connection, client: str, settings: Mapping[str, An
 def consumer_config(
     connection: Connection, client: str, pipeline: str, settings: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The configuration of a consumer that is told what to read and commits nothing.
+    """Return the configuration of a consumer whose partitions are assigned and which never commits offsets.
 
-    :param pipeline: names its group, which a client must have, unless the connection does
+    :param connection: of the cluster
+    :param client: value of client.id, which brokers show
+    :param pipeline: names the consumer group, which librdkafka requires, unless the connection names one
+    :param settings: further settings of the connector
     """
     own = {
         "group.id": connection.extra.get("group.id", f"ckpt-{pipeline}"),
@@ -162,15 +175,17 @@ def consumer_config(
 
 
 def timeout(connection: Connection) -> float:
-    """Seconds in which a broker has to answer."""
+    """Return the timeout in seconds for an answer of the broker."""
     return float(connection.extra.get("socket.timeout.ms", TIMEOUT * 1000)) / 1000
 
 
 def error_info(error: KafkaError, kind: ErrorType, doing: str, connection: Connection) -> ErrorInfo:
-    """An error of Kafka's client or broker as data (semantics, section 7).
+    """Convert an error of the Kafka client or broker (semantics, section 7).
 
-    :param kind: ``KafkaConsumer`` or ``KafkaProducer``: who met it
-    :param doing: what was being done, for the message
+    :param error: the error
+    :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the client that reported it
+    :param doing: the operation, for the message
+    :param connection: of the cluster, for the message; its secrets are masked
     """
     text = _without_secrets(
         f"{doing} at {bootstrap(connection)} (connection {connection.id!r}): {error.str()}", connection
@@ -188,17 +203,17 @@ def error_info(error: KafkaError, kind: ErrorType, doing: str, connection: Conne
 
 
 def refuses(error: KafkaError) -> bool:
-    """Whether trying again cannot help: wrong password, no right, no such topic."""
+    """Return whether a retry cannot help, as with a wrong password, a missing right or a missing topic."""
     return error.code() in codes(_REFUSED)
 
 
 def settles(error: KafkaError) -> bool:
-    """Whether a partition is without a leader for a moment, as after a broker's restart."""
+    """Return whether a partition has no leader for a moment, as after a restart of a broker."""
     return error.code() in codes(_SETTLING)
 
 
 def raised(info: ErrorInfo, hint: str | None = None) -> CkptError:
-    """The exception for an error of a consumer or a producer."""
+    """Return the exception for a converted error."""
     if info.type is ErrorType.FENCED:
         return FencedError(info.message, hint=hint)
     kind: type[CkptError] = SinkError
@@ -210,7 +225,7 @@ def raised(info: ErrorInfo, hint: str | None = None) -> CkptError:
 
 
 class Noticed:
-    """Collects what a client's threads meet, to say why a question was not answered: give it as ``error_cb``."""
+    """Collector of the errors that a client reports to ``error_cb``, which explain why a request timed out."""
 
     def __init__(self) -> None:
         self._errors: list[KafkaError] = []
@@ -219,7 +234,7 @@ class Noticed:
         self._errors.append(error)
 
     def telling(self) -> KafkaError | None:
-        """The error that says most: one that trying again cannot help, else the first that tells more than silence."""
+        """Return the most specific error: a non-retriable one, else the first that is not a timeout, else None."""
         from confluent_kafka import KafkaError
 
         dull = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
@@ -228,16 +243,20 @@ class Noticed:
         return next(iter(found), None)
 
     def clear(self) -> None:
-        """Forget what was noticed."""
+        """Remove all collected errors."""
         self._errors.clear()
 
 
 def failure(
     error: Exception, kind: ErrorType, doing: str, connection: Connection, noticed: Noticed | None = None
 ) -> CkptError:
-    """The exception for a ``KafkaException``.
+    """Return the exception for a ``KafkaException``.
 
-    :param noticed: what the client met meanwhile, which may say more than the error itself
+    :param error: the ``KafkaException``
+    :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the client that raised it
+    :param doing: the operation, for the message
+    :param connection: of the cluster, for the message; its secrets are masked
+    :param noticed: errors that the client reported meanwhile, which may be more specific
     """
     plain: KafkaError = error.args[0]
     better = noticed.telling() if noticed is not None and plain.code() in codes(_UNREACHABLE) else None
@@ -245,10 +264,12 @@ def failure(
 
 
 def opened(make: Any, config: Mapping[str, Any], connection: Connection) -> Any:
-    """A client.
+    """Create a client.
 
-    :param make: its class
-    :raises ConfigError: if the configuration does not hold
+    :param make: the client's class
+    :param config: the client's configuration
+    :param connection: named in the error; its secrets are masked
+    :raises ConfigError: if the client does not accept the configuration
     """
     from confluent_kafka import KafkaException
 

@@ -1,4 +1,4 @@
-"""Reads all committed messages of a topic, up to the end that it had when that was asked for."""
+"""Read all committed messages of a topic up to given end offsets."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ _AT_ONCE = 1000
 def committed(
     connection: Connection, topic: str, ends: Mapping[int, int], seconds: float, *, doing: str
 ) -> Iterator[list[Message]]:
-    """The topic's messages whose transaction was committed, or that had none, some at a time.
+    """Yield the topic's messages that were committed or written outside any transaction, in lists of up to 1000.
 
-    :param ends: of each partition of the topic, where to stop
-    :param seconds: how long the broker may take for a step, and a transaction may stay open
-    :param doing: what is being done, for messages
-    :raises KafkaProducerError: if it takes longer, or cannot be reached
+    :param connection: of the topic's cluster
+    :param topic: the topic's name
+    :param ends: end offset of each partition
+    :param seconds: maximum time without a new message, as while a transaction is open
+    :param doing: the operation, for error messages
+    :raises KafkaProducerError: if it takes longer, or the broker cannot be reached
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -63,12 +65,12 @@ def committed(
 
 
 def _silence(connection: Connection, topic: str, noticed: Noticed, doing: str) -> Exception:
-    """Why no further record came: nobody answers, or somebody's transaction is open."""
+    """Return the error for a timeout: the broker does not answer, or a transaction is open."""
     telling = noticed.telling()
     if telling is not None:
         return raised(error_info(telling, ErrorType.KAFKA_PRODUCER, doing, connection))
     return KafkaProducerError(
-        f"{doing}: a transaction stays open in topic {topic}; what lies behind it cannot be read.",
+        f"{doing}: a transaction stays open in topic {topic}, so the records after it cannot be read.",
         recoverable=True,
-        hint="It ends with its producer's transaction.timeout.ms at the latest; try again then.",
+        hint="It ends after its producer's transaction.timeout.ms at the latest; try again then.",
     )

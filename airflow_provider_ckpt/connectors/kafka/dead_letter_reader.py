@@ -1,7 +1,7 @@
-"""Reads dead letters back from their topic, which other pipelines may share.
+"""Read dead letters back from their topic, which pipelines may share.
 
-The topic has no index: to find some letters, all of it is read, up to the end that it had when that was asked for.
-Anybody may write to it. What is not a dead letter of this ledger and pipeline, or only looks like one, is passed over.
+The topic has no index, so it is read from its beginning to given end offsets. Other programs may write to it: a message
+that is not a dead letter of this ledger and pipeline, or is a forged one, is ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ log = logging.getLogger(__name__)
 
 
 class KeptLetters:
-    """The dead letters of one ledger's pipeline in a topic."""
+    """Reader of the dead letters of one pipeline and ledger in a topic.
+
+    :param connection: of the topic's cluster
+    :param topic: the topic's name
+    :param context: names ledger and pipeline
+    """
 
     def __init__(self, connection: Connection, topic: str, context: SinkContext) -> None:
         self._connection = connection
@@ -38,12 +43,12 @@ class KeptLetters:
         ends: Mapping[int, int],
         seconds: float,
     ) -> Mapping[AttemptKey, list[KeptLetter]]:
-        """The letters of some attempts, by position.
+        """Return the dead letters of some attempts, in order of their positions.
 
-        :param wanted: with the secret of each; None where letters have no seal
-        :param ends: of each partition of the topic, where to stop
-        :param seconds: how long the broker may take for a step, and a transaction may stay open
-        :raises KafkaProducerError: if it takes longer, or cannot be reached
+        :param wanted: secret of each attempt; None if its dead letters have no seal
+        :param ends: end offset of each partition of the topic
+        :param seconds: maximum time without a new message, as while a transaction is open
+        :raises KafkaProducerError: if it takes longer, or the broker cannot be reached
         """
         found: dict[AttemptKey, dict[int, KeptLetter]] = {}
         malformed: list[str] = []
@@ -56,8 +61,8 @@ class KeptLetters:
                     malformed.append(f"partition {message.partition()}, offset {message.offset()}: {error}")
         if malformed:
             log.warning(
-                "%s: %d messages of dead letter topic %s have a header %s that is none of ours, and are passed over; "
-                "the first is at %s. Somebody else writes to the topic.",
+                "%s: %d messages of dead letter topic %s have a header %s that this provider did not write; they are "
+                "ignored. The first: %s. Another program writes to the topic.",
                 self._context.pipeline,
                 len(malformed),
                 self._topic,
@@ -75,9 +80,9 @@ class KeptLetters:
         wanted: Mapping[AttemptKey, bytes | None],
         found: dict[AttemptKey, dict[int, KeptLetter]],
     ) -> None:
-        """Take a message if it is a letter of one of these attempts.
+        """Add a message to ``found`` if it is a dead letter of one of the wanted attempts.
 
-        :raises ValueError: if it says that it is a dead letter, and cannot be one
+        :raises ValueError: if it has the header of a dead letter and is not a valid one
         """
         try:
             headers = cast("list[tuple[str, bytes | None]]", ask_headers(message) or [])
@@ -96,7 +101,7 @@ class KeptLetters:
         texts = {name: (value or b"").decode("utf-8", "replace") for name, value in rest}
         letter = DeadLetter(said.position, key, value, said.error, texts, own)
         letters = found.setdefault(said.source, {})
-        # One that was written twice is the same; another one under its number came later.
+        # A dead letter may be written twice with the same content; the first of a number counts.
         letters.setdefault(said.number, KeptLetter(said.source, letter, _time(message)))
 
 
@@ -105,7 +110,7 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 
 
 def _time(message: Message) -> datetime:
-    """When a message was written; the latest time there is, if it says one that is none."""
+    """Return the time of a message; ``datetime.max`` if its timestamp is not a valid time."""
     try:
         return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,6 +1,7 @@
-"""Dead letters in a topic of another cluster than the sink's, or of a sink that is none; pipelines may share one.
+"""Store dead letters in a topic of another cluster than the sink's, or beside a sink that is not Kafka.
 
-The producer is idempotent and waits for all replicas, so a letter is durable before its batch's receipt is claimed.
+Pipelines may share the topic. The producer is idempotent and waits for all replicas, so a dead letter is durable before
+the receipt of its batch is claimed.
 """
 
 from __future__ import annotations
@@ -38,25 +39,25 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 _AT_ONCE = 2000
-"""Letters that the brokers have to take within the time that an answer may take."""
+"""Maximum number of dead letters that are sent before the producer waits for their acknowledgement."""
 
 _OWN = {
-    "partitioner": "murmur2_random",  # Java's, so that a key goes where other producers send it
+    "partitioner": "murmur2_random",  # as in Java's client: a key gets the same partition as from other producers
     "acks": "all",
     "enable.idempotence": True,
-    "message.max.bytes": 1_000_000_000,  # the broker judges: it knows the topic's limit and what compresses
+    "message.max.bytes": 1_000_000_000,  # the broker checks: it knows the limit and the compressed size
     "queue.buffering.max.messages": 0,
     "linger.ms": 5,
 }
 
 
 class KafkaBox:
-    """See :class:`~airflow_provider_ckpt.connectors.dead_letter_store.LetterBox`."""
+    """Topic as dead letter store; see :class:`~airflow_provider_ckpt.connectors.dead_letter_store.LetterBox`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._pipeline = pipeline
         self._queue = pipeline.dead_letter_queue
-        self._connection = require(_with_brokers(connection, self._queue.brokers), "place for dead letters")
+        self._connection = require(_with_brokers(connection, self._queue.brokers), "dead_letter_queue")
         self._context = context
         self._noticed = Noticed()
         self._producer: Producer | None = None
@@ -87,7 +88,7 @@ class KafkaBox:
             self._send(task, letters, range(start, min(start + _AT_ONCE, len(letters))))
 
     def _send(self, task: BatchTask, letters: Sequence[DeadLetter], numbers: Iterable[int]) -> None:
-        """Send letters, and wait until all brokers that must have them do."""
+        """Send dead letters and wait until all replicas have acknowledged them."""
         failures: list[KafkaError] = []
 
         def watch(error: KafkaError | None, _: object) -> None:
@@ -105,7 +106,7 @@ class KafkaBox:
             raise self._failure(failures)
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
-        """See :meth:`LetterBox.letters`; the topic is read once, however many attempts are asked for."""
+        """See :meth:`LetterBox.letters`; the topic is read once for all attempts."""
         wanted = list(sources)
         topics = self._topics()
         topic = topics.find(self._queue.topic)
@@ -118,7 +119,7 @@ class KafkaBox:
             yield from found.get(source, ())
 
     def close(self) -> None:
-        """Let go of the connection and of whatever is still in the queue."""
+        """Close the connection and discard queued messages."""
         if self._producer is not None:
             self._producer.purge()
             self._producer = None
@@ -146,7 +147,7 @@ class KafkaBox:
         return self._producer
 
     def _failure(self, failures: Sequence[KafkaError]) -> Exception:
-        """Why letters were not taken; the producer is of no further use."""
+        """Close the producer, and return the error for dead letters that were not acknowledged."""
         from confluent_kafka import KafkaError
 
         self.close()
@@ -159,7 +160,7 @@ class KafkaBox:
 
 
 def _with_brokers(connection: Connection | None, brokers: str | None) -> Connection | None:
-    """The connection, to other brokers where the pipeline names some; with its login and settings, if there is one."""
+    """Return the connection, with its brokers replaced if the pipeline names some; a new one if there is none."""
     if not brokers:
         return connection
     base = connection or Connection("dead_letter_queue.brokers", "kafka")

@@ -1,8 +1,9 @@
-"""Dead letters as messages: key, value and headers as they were, then the headers that say what happened, then ours.
+"""Encode dead letters as messages: original key, value and headers, error headers, then one identifying header.
 
-Ours is one header that no prefix changes. It says whose letter it is, so that it can be found and read back. Where the
-letter stands in its batch's transaction it also carries a seal, made with a secret that the receipt alone holds, and
-nobody knows before the receipt is there: others may write to the topic, and could repeat all the rest.
+The identifying header has a fixed name, which the configured prefix does not change. It names the attempt that wrote
+the dead letter, so that it can be found and read back. If the dead letter is written in its batch's transaction, the
+header also contains a seal, an HMAC with a secret that is stored only in the batch's receipt: other programs may write
+to the topic and could copy everything else, but do not know the secret before the receipt is committed.
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ from airflow_provider_ckpt.core.wave import BatchTask
 Headers = list[tuple[str, bytes | None]]
 
 LETTER = "ckpt-letter"
-"""The name of our own header."""
+"""Name of the identifying header."""
 
 
 def letter_headers(
     letter: DeadLetter, task: BatchTask, context: SinkContext, number: int, secret: bytes | None = None
 ) -> Headers:
-    """The headers of one dead letter.
+    """Return the headers of one dead letter.
 
-    :param number: among those of its attempt
-    :param secret: of the attempt; without one the letter gets no seal
+    :param letter: the dead letter
+    :param task: the batch and its attempt
+    :param context: ledger, pipeline and epoch
+    :param number: index of the dead letter among those of its attempt
+    :param secret: secret of the attempt; without one the dead letter gets no seal
     """
     own = list(letter.original_headers)
     document: dict[str, Any] = {
@@ -56,13 +60,13 @@ def letter_headers(
 
 
 def seal(secret: bytes, document: Mapping[str, Any], key: bytes | None, value: bytes | None, headers: Headers) -> str:
-    """Return the seal of a letter with this content, which cannot be computed without the secret.
+    """Return the seal of a dead letter with this content, which cannot be computed without the secret.
 
     :param secret: of the attempt
-    :param document: the contents of our own header; a seal in it is left out
-    :param key: the message's
-    :param value: the message's
-    :param headers: those before our own
+    :param document: content of the identifying header; a seal in it is left out
+    :param key: key of the message
+    :param value: value of the message
+    :param headers: headers before the identifying one
     """
     said = {name: item for name, item in document.items() if name != "seal"}
     parts: list[bytes | None] = [json.dumps(said, sort_keys=True).encode(), key, value]
@@ -79,12 +83,14 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Contents of our own header of a dead letter.
+    """Content of the identifying header of a dead letter.
 
-    :param source: the attempt that wrote the letter
-    :param number: of the letter among those of the attempt
+    :param source: the attempt that wrote the dead letter
+    :param number: index of the dead letter among those of the attempt
+    :param position: position of the record in the source
+    :param error: the record's error
+    :param own_headers: number of original headers of the record, which come first
     :param document: the whole header, parsed
-    :param own_headers: how many of the message's headers are the record's own; they come first
     """
 
     source: AttemptKey
@@ -96,42 +102,42 @@ class Said:
 
     @classmethod
     def read(cls, header: bytes | None, context: SinkContext, others: int) -> Said | None:
-        """Parse the header of a letter of this ledger and pipeline; return None for a letter of another.
+        """Parse the header of a dead letter of this ledger and pipeline; return None for one of another.
 
-        :param header: its bytes, which anyone may have written
+        :param header: its bytes, which any program may have written
         :param context: names the ledger and pipeline
         :param others: number of headers before it
-        :raises ValueError: if no writer of ours can have written it
+        :raises ValueError: if it is malformed
         """
         try:
             data = json.loads((header or b"").decode())
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         except ValueError:
-            raise ValueError("it is no JSON") from None
+            raise ValueError("it is not JSON") from None
         if not isinstance(data, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
         whose = _text(data, "ledger"), _text(data, "pipeline")
         if whose != (context.ledger, context.pipeline):
             return None
         batch = data.get("batch")
         if not isinstance(batch, list) or len(batch) != 3 or not isinstance(batch[1], str):
-            raise ValueError("its batch is none")
+            raise ValueError("its batch is invalid")
         key = BatchKey(_whole(batch[0], "batch"), batch[1], _whole(batch[2], "batch"))
         source = AttemptKey(key, _whole(data.get("attempt"), "attempt"), _whole(data.get("epoch"), "epoch"))
         sqlstate = data.get("sqlstate")
         if sqlstate is not None and not isinstance(sqlstate, str):
-            raise ValueError("its sqlstate is no text")
+            raise ValueError("its sqlstate is not a text")
         own_headers = _whole(data.get("own_headers"), "own_headers")
         if own_headers > others:
-            raise ValueError("its own_headers is more than there are")
+            raise ValueError("its own_headers exceeds the number of headers")
         position = data.get("position")
         if not isinstance(position, int) or isinstance(position, bool) or abs(position) > _LARGEST:
-            raise ValueError("its position is no number")
+            raise ValueError("its position is not a valid number")
         try:
             kind = ErrorType(_text(data, "error_type"))
         except ValueError:
-            raise ValueError("its error_type is none") from None
+            raise ValueError("its error_type is unknown") from None
         error = ErrorInfo(kind, _text(data, "error"), sqlstate=sqlstate)
         return cls(source, _whole(data.get("number"), "number"), position, error, own_headers, data)
 
@@ -139,11 +145,11 @@ class Said:
 def _text(data: dict[str, Any], name: str) -> str:
     value = data.get(name)
     if not isinstance(value, str):
-        raise ValueError(f"its {name} is no text")
+        raise ValueError(f"its {name} is not a text")
     return value
 
 
 def _whole(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
-        raise ValueError(f"its {name} is no whole number from 0 on")
+        raise ValueError(f"its {name} is not a whole number from 0 on")
     return value

@@ -1,6 +1,6 @@
-"""Kafka messages as Arrow: position, key, value, headers and timestamp, byte for byte.
+"""Convert Kafka messages to Arrow: position, key, value, headers and timestamp, byte for byte.
 
-Every line here runs once a message, so each column is one comprehension, and what is rare is looked for in bulk.
+For speed each column is built by one comprehension, and rare cases are detected for all messages at once.
 """
 
 from __future__ import annotations
@@ -19,27 +19,30 @@ if TYPE_CHECKING:
 
 _NOT_AVAILABLE = 0
 _LARGEST = (2**63 - 1) // 1000
-"""Milliseconds that still fit when they are counted in microseconds, as Spark does."""
+"""Largest number of milliseconds that fits 64 bits as microseconds, Spark's unit."""
 
 _UNIT = " ms"
 
 UNREADABLE = "ckpt-unreadable-headers"
-"""The one header that a message has here whose own cannot be read."""
+"""Name of the header that replaces all headers of a message whose headers cannot be read."""
 
 NOT_TEXT = (SystemError, UnicodeDecodeError)
-"""Exceptions of Kafka's client for a header whose name is not UTF-8. Do not request the headers again after one."""
+"""Exceptions of the Kafka client for a header name that is not UTF-8. Do not request the headers again after one."""
 
 ask_headers = methodcaller("headers")
-"""Asks a message for its headers. Called as a method, where Python has got used to it, the client's error would surface
-some lines later, and what it returned be no object."""
+"""Function that returns the headers of a message.
+
+A direct method call, once specialised by the Python interpreter, would raise the client's error some lines later and
+return an invalid object."""
 
 log = logging.getLogger(__name__)
 
 
 def records(messages: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBatch:
-    """Messages, none of them an error, in the columns of a raw shape.
+    """Return messages as a record batch with a position and the columns of a message.
 
-    :param offsets: theirs
+    :param messages: messages, none of them an error
+    :param offsets: their offsets
     """
     import pyarrow as pa
 
@@ -54,15 +57,15 @@ def records(messages: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBat
 
 
 def _readable(messages: Sequence[Message]) -> list[Any]:
-    """The headers of each, or one that says that they cannot be read."""
+    """Return the headers of each message, or one replacement header if they cannot be read."""
     found: list[Any] = []
     for message in messages:
         try:
             found.append(ask_headers(message))
         except NOT_TEXT:
             log.warning(
-                "The headers of offset %s in partition %s of topic %s cannot be read, since a name among them is not "
-                "UTF-8; the message goes on with the header %s instead of them.",
+                "The headers of offset %s in partition %s of topic %s cannot be read, since a header name is not "
+                "UTF-8; the message is read with the header %s instead of them.",
                 message.offset(),
                 message.partition(),
                 message.topic(),
@@ -73,7 +76,7 @@ def _readable(messages: Sequence[Message]) -> list[Any]:
 
 
 def _headers(all_headers: Sequence[Any]) -> pa.Array:
-    """Each a list of pairs, empty where a message has none: Spark takes quadratic time over null lists."""
+    """Return the headers of each message, an empty list if it has none: null lists take Spark quadratic time."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -86,9 +89,12 @@ def _headers(all_headers: Sequence[Any]) -> pa.Array:
 
 
 def _timestamps(stamps: Sequence[tuple[int, int]]) -> pa.Array:
-    """Each a kind and milliseconds; null where a message has no time.
+    """Return a column of timestamps; null if a message has no time.
 
-    Milliseconds that do not fit stand as that many microseconds before 1970, where no message has its time.
+    Milliseconds that do not fit 64 bits as microseconds are encoded as that many microseconds before 1970, a time that
+    no message has.
+
+    :param stamps: kind and milliseconds since 1970 of each message
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -104,14 +110,14 @@ def _timestamps(stamps: Sequence[tuple[int, int]]) -> pa.Array:
 
 
 def time_text(time: str) -> str:
-    """A message's time for a person: one that stands for milliseconds that do not fit, as these.
+    """Return a message's time as text; a time before 1970 encodes milliseconds that do not fit and is shown as those.
 
-    :param time: as a column of times says it
+    :param time: text of a value of the timestamp column
     """
     number = microseconds(time)
     return time if number >= 0 else f"{-number}{_UNIT}"
 
 
 def time_of(text: str) -> str:
-    """The inverse of :func:`time_text`."""
+    """Parse the result of :func:`time_text`."""
     return instant(-int(text.removesuffix(_UNIT)), zoned=True) if text.endswith(_UNIT) else text

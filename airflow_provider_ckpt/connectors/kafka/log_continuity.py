@@ -1,10 +1,10 @@
-"""Notices that a partition's log lost records which were planned already, and gives their offsets to other records.
+"""Detect that a partition's log lost records that were planned already, so that other records may get their offsets.
 
-That happens after an unclean leader election, when a broker loses its disk, and when a cluster is restored from a
-copy. The ledger keeps a mark of each partition: how far it was planned, the leader epoch then, and the last record.
-The broker says where the log ended under that epoch (KIP-101), and the record must still be the same. A cluster that
-was restored together with its metadata gives out epochs a second time, so that only the record tells; compaction
-removes records, so that only the epoch tells.
+This happens after an unclean leader election, when a broker loses its disk, and when a cluster is restored from a copy.
+The ledger stores a snapshot of each partition: the end of the planned offsets, the leader epoch at that time, and the
+last record. The broker reports where the log ended under that epoch (KIP-101), and the record must still be the same.
+Both checks are necessary: a cluster restored together with its metadata reuses leader epochs, so only the record
+reveals the loss; compaction removes records, so only the epoch does.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _BROKER_END = re.compile(r"broker end offset is (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class RecordMark:
-    """A record, so that another one at its offset can be told from it.
+    """Fingerprint of a record, which distinguishes it from another record at its offset.
 
+    :param offset: the record's offset
     :param timestamp: milliseconds since 1970
-    :param checksum: of key and value
+    :param checksum: CRC-32 of key and value
     """
 
     offset: int
@@ -40,14 +41,14 @@ class RecordMark:
 
     @classmethod
     def of(cls, message: Message) -> RecordMark:
-        """The mark of a record."""
+        """Return the fingerprint of a record."""
         checksum = 0
         for data in (message.key(), message.value()):
             checksum = zlib.crc32(b"" if data is None else b"%d:" % len(data) + data, checksum)
         return cls(message.offset() or 0, message.timestamp()[1], checksum)
 
     def told(self) -> str:
-        """The record for a person, without its content."""
+        """Describe the record for an error message, without its content."""
         if not 0 <= self.timestamp < 253_402_300_800_000:
             return f"of time {self.timestamp} ms, checksum {self.checksum:08x}"
         at = datetime.fromtimestamp(self.timestamp / 1000, UTC).isoformat(timespec="milliseconds")
@@ -56,11 +57,11 @@ class RecordMark:
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """A partition's log as it was when it was planned.
+    """Snapshot of a partition's log at the time of planning.
 
-    :param end: the offset after the last one that was planned
-    :param leader_epoch: the leader's then; None if the broker did not say
-    :param record: the last record before ``end``; None if none was found near it
+    :param end: offset after the last planned one
+    :param leader_epoch: leader epoch at that time; None if the broker did not report it
+    :param record: fingerprint of the last record before ``end``; None if none was found near it
     """
 
     end: int
@@ -68,22 +69,25 @@ class LogMark:
     record: RecordMark | None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         record = self.record and [self.record.offset, self.record.timestamp, self.record.checksum]
         return {"end": self.end, "leader_epoch": self.leader_epoch, "record": record}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LogMark | None:
-        """The mark that :meth:`to_json` wrote; None where there is none."""
+        """Return the snapshot that :meth:`to_json` wrote; None if there is none."""
         if "end" not in data:
             return None
         return cls(data["end"], data["leader_epoch"], RecordMark(*data["record"]) if data["record"] else None)
 
 
 class LogContinuity:
-    """Checks one topic's partitions against their marks, and makes new ones.
+    """Check of a topic's partitions against their snapshots, and creation of new snapshots.
 
-    :param asking: asks the cluster about the topic
+    :param probe: reads single records of the topic
+    :param asking: reads the topic's metadata
+    :param pipeline: the pipeline's name, for error messages
+    :param topic: the topic's name
     """
 
     def __init__(self, probe: Probe, asking: Asking, pipeline: str, topic: str) -> None:
@@ -94,10 +98,11 @@ class LogContinuity:
         self._checked: dict[int, int | None] = {}
 
     def check(self, marks: Mapping[int, LogMark], held: Mapping[int, Bounds]) -> None:
-        """Compare logs with their marks; once, and again when another leader was elected.
+        """Compare each log with its snapshot; once, and again after the election of another leader.
 
-        :param marks: by partition
-        :raises SourceError: if a log does not hold what it held, naming the partition, both states and the command
+        :param marks: snapshot of each partition
+        :param held: current offsets of each partition
+        :raises SourceError: if a log has lost records, naming the partition, both states and the command to run
         """
         due = {number: mark for number, mark in marks.items() if self._due(number, held[number], mark)}
         self._check_epochs(due)
@@ -111,11 +116,11 @@ class LogContinuity:
     def marks(
         self, ends: Mapping[int, int], held: Mapping[int, Bounds], known: Mapping[int, LogMark]
     ) -> dict[int, LogMark]:
-        """The marks of partitions as they are planned now.
+        """Return the snapshots of partitions after planning.
 
-        :param ends: of each partition, the offset after the last one that is planned
-        :param held: as it was asked for before they were planned
-        :param known: their marks so far, which stay where nothing was planned
+        :param ends: offset after the last planned one, of each partition
+        :param held: offsets of each partition, as read before planning
+        :param known: previous snapshots, which are returned for partitions without new plans
         """
         moved = {
             number: end
@@ -133,7 +138,10 @@ class LogContinuity:
         return found
 
     def _due(self, number: int, held: Bounds, mark: LogMark) -> bool:
-        """Whether a partition is to be compared; one that expired beyond its mark cannot be: its range says so."""
+        """Return whether a partition has to be compared.
+
+        A log that begins after its snapshot cannot be compared; planning reports the expired range instead.
+        """
         known = held.leader_epoch is not None and self._checked.get(number) == held.leader_epoch
         return held.start <= mark.end and not known
 
@@ -146,7 +154,7 @@ class LogContinuity:
         for number, found in self._probe.first(places).items():
             if found.lost is not None:
                 at = _BROKER_END.search(found.lost)
-                seen = f"the broker says: {found.lost.partition(' Reset to')[0].rstrip('.')}"
+                seen = f"the broker reports: {found.lost.partition(' Reset to')[0].rstrip('.')}"
                 raise self._lost(number, marks[number], seen, int(at[1]) if at else None)
 
     def _check_records(self, marks: Mapping[int, LogMark], held: Mapping[int, Bounds]) -> None:
@@ -172,13 +180,13 @@ class LogContinuity:
         partition = f"{self._topic}-{number}"
         again = f"airflow ckpt rewind {self._pipeline} --partition {partition} --to-position"
         where = str(end) if end is not None else "N"
-        find = "" if end is not None else " (N: the first offset that holds another record than it did)"
+        find = "" if end is not None else " (N: the first offset whose record has changed)"
         return SourceError(
             f"partition {number} of topic {self._topic} lost records that were planned already, up to offset "
-            f"{mark.end}, and may have given their offsets to others: {seen}. An unclean leader election, a lost disk "
-            "or a restored cluster does that.",
+            f"{mark.end}, and other records may have got their offsets: {seen}. Typical causes are an unclean leader "
+            "election, a lost disk and a restored cluster.",
             pipeline=self._pipeline,
             position=mark.end if end is None else end,
-            hint=f"`{again} {where} --reason …`{find} delivers what has these offsets now; a sink that appends keeps "
-            "what it got before. To leave it out, rewind to the checkpoint itself.",
+            hint=f"`{again} {where} --reason …`{find} delivers the records that have these offsets now; an append "
+            "sink also keeps the rows that it already has. To leave them out, rewind to the checkpoint itself.",
         )

@@ -1,4 +1,4 @@
-"""Producers of the sink: one that writes with a transactional id, and one that notes epochs and ids outside of any."""
+"""Write to Kafka as a sink: in transactions of a transactional id, or single records outside any transaction."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
 
 TRANSACTION_MS = 60_000
-"""How long a transaction may take by default; a dead lane's open one hides later records from consumers for as long."""
+"""Default transaction timeout; that long, the open transaction of a killed lane hides later records from consumers."""
 
 _INIT_SECONDS = 30.0
 _GLANCE = 0.2
 _TUNED = {
-    "partitioner": "murmur2_random",  # Java's, so that a key goes where other producers send it
+    "partitioner": "murmur2_random",  # as in Java's client: a key gets the same partition as from other producers
     "linger.ms": 20,
     "queue.buffering.max.messages": 0,
     "transaction.timeout.ms": TRANSACTION_MS,
 }
-"""Where the connection's extra says nothing else."""
+"""Defaults, which the connection's extra overrides."""
 
 _SUPERSEDED = """
     _FENCED _STATE INVALID_PRODUCER_EPOCH PRODUCER_FENCED INVALID_PRODUCER_ID_MAPPING UNKNOWN_PRODUCER_ID
@@ -43,23 +43,25 @@ _SUPERSEDED = """
 
 
 def transaction_seconds(connection: Connection) -> float:
-    """How long a transaction may take."""
+    """Return the transaction timeout in seconds."""
     return float(connection.extra.get("transaction.timeout.ms", TRANSACTION_MS)) / 1000
 
 
 def superseded(error: KafkaError) -> bool:
-    """Whether the error may mean that somebody else has initialised the producer's transactional id since."""
+    """Return whether the error may mean that another producer has initialised the transactional id since."""
     return error.code() in codes(_SUPERSEDED)
 
 
 class Transactions:
-    """One producer with a transactional id, initialised: whoever used the id before can commit no more.
+    """Producer with an initialised transactional id; earlier users of the id cannot commit any more.
 
-    What its methods raise is Kafka's own, unless they say otherwise; after an error the producer is of no further use.
+    The methods raise the exceptions of Kafka's client unless stated otherwise. After an error the producer is unusable.
 
-    :param topic: one that it is going to write to
-    :param batch_bytes: no batch of several records is larger
-    :raises KafkaProducerError: if it cannot be initialised
+    :param connection: of the cluster
+    :param identity: the transactional id
+    :param topic: a topic that will be written
+    :param batch_bytes: maximum size of a producer batch of several records
+    :raises KafkaProducerError: if the transactional id cannot be initialised
     """
 
     def __init__(self, connection: Connection, identity: str, topic: str, batch_bytes: int = 1_000_000) -> None:
@@ -68,7 +70,7 @@ class Transactions:
         self._noticed = Noticed()
         settings = {
             "transactional.id": identity,
-            "message.max.bytes": 1_000_000_000,  # the broker judges: it knows the topic's limit and what compresses
+            "message.max.bytes": 1_000_000_000,  # the broker checks: it knows the limit and the compressed size
             "error_cb": self._noticed,
         }
         config = client_config(connection, "ckpt-sink", settings)
@@ -77,7 +79,7 @@ class Transactions:
         self.producer: Producer = opened(Producer, config, connection)
         doing = f"initialising transactional id {identity}"
         try:
-            # Without a connection the client would ask for the coordinator in vain, and again half a second later.
+            # Connect first: without a connection the request for the coordinator fails and is retried after 0.5 s.
             self.producer.list_topics(topic, timeout(connection))
             _persist(self.producer.init_transactions, _INIT_SECONDS)
         except KafkaException as error:
@@ -86,38 +88,41 @@ class Transactions:
             raise failure(error, ErrorType.KAFKA_PRODUCER, doing, connection, self._noticed) from None
 
     def flush(self, refused: Sized) -> None:
-        """Wait until every record was taken, or one was refused: then the client sends no more of the transaction."""
+        """Wait until all records are acknowledged, or one is refused, which ends sending in the transaction.
+
+        :param refused: collection that a delivery callback fills with refused records
+        """
         deadline = time.monotonic() + self._seconds
         while self.producer.flush(_GLANCE) and not refused and time.monotonic() < deadline:
             pass
 
     def commit(self) -> None:
-        """Commit; when this returns, it has happened. When it raises, nobody knows, unless :meth:`abort` returns."""
+        """Commit the transaction; if this raises, the transaction may still have been committed."""
         _persist(self.producer.commit_transaction, self._seconds)
 
     def abort(self) -> None:
-        """Try to end the open transaction without effect, so that consumers need not wait for its timeout."""
+        """Try to abort the open transaction, so that consumers need not wait for its timeout."""
         from confluent_kafka import KafkaException
 
         try:
             self.producer.purge()
             self.producer.abort_transaction(1.0)
         except KafkaException:
-            return  # it was fenced, or nobody answers; the id's next initialisation ends it
+            return  # fenced, or the broker does not answer; the next initialisation of the id ends the transaction
 
     def better(self, error: KafkaError) -> KafkaError:
-        """What says more than ``error`` of why the broker did not do as it was asked."""
+        """Return the most specific error that the client has reported, else ``error``."""
         self._serve()
         return self._noticed.telling() or error
 
     def close(self) -> None:
-        """Let go of the connection and of whatever is still in the queue."""
+        """Close the connection and discard queued messages."""
         self.producer.purge()
         self._serve()
-        del self.producer  # its own close() would wait for the broker once more
+        del self.producer  # close() of the client would wait for the broker again
 
     def _serve(self) -> None:
-        """Let the client say what it met meanwhile; one that was fenced says no more than that."""
+        """Run the client's callbacks, so that its errors are collected; ignore the exception of a fenced client."""
         from confluent_kafka import KafkaException
 
         with suppress(KafkaException):
@@ -125,7 +130,7 @@ class Transactions:
 
 
 def _persist(step: Any, seconds: float) -> None:
-    """Call a step of a transaction, and again as long as Kafka's client says that it may be called again."""
+    """Call a step of a transaction, and retry it for ``seconds`` while the client marks its error as retriable."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + seconds
@@ -141,9 +146,12 @@ def _persist(step: Any, seconds: float) -> None:
 
 
 def note(connection: Connection, topic: str, records: Iterable[tuple[bytes, bytes | None]]) -> None:
-    """Write records outside of any transaction, and wait until they are durable.
+    """Write records outside any transaction, to partition 0, and wait until they are durable.
 
-    :raises KafkaProducerError: if one may not be
+    :param connection: of the cluster
+    :param topic: the topic's name
+    :param records: key and value of each record
+    :raises KafkaProducerError: if a record may not be durable
     """
     from confluent_kafka import KafkaError, Producer
 

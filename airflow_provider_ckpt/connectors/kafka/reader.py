@@ -1,8 +1,8 @@
-"""Reads ranges of a topic's partitions into Arrow; the half of the source that runs in a lane.
+"""Read ranges of a topic's partitions into Arrow, in a lane (reading side of the Kafka source).
 
-It sees committed records alone, reaches the range's end or fails, and never lets the client choose another offset.
-After the last record of each range it asks once more which topic that was, a round trip a batch: Kafka's client goes on
-in a topic that was created anew, so one batch could hold records of both.
+The reader sees only committed records. It reads the whole range or raises an error; the client never selects another
+offset. After the last record of each range it checks the topic's id again, one round trip per batch: Kafka's client
+continues in a topic that was deleted and created again, so a batch could contain records of both.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave import BatchTask
 
 ROWS = 10_000
-"""Messages in one Arrow batch at most."""
+"""Maximum number of messages in one Arrow batch."""
 
 _PAUSE = 0.05
-"""Seconds to wait for more messages than there are; then what there is goes on."""
+"""Maximum seconds to wait for a full Arrow batch; then the messages that have arrived are returned."""
 
 _TRIES = 2
-"""Attempts to get the topic's id: after a pause, brokers give out records sooner than they know their controller."""
+"""Number of requests for the topic's id: resumed brokers serve records before they know their controller."""
 
 _FETCHING = {
     "enable.partition.eof": True,
@@ -53,9 +53,11 @@ _FETCHING = {
 
 
 class KafkaReader:
-    """One lane's reader; goes on where it stopped when the next range begins there.
+    """Reader of one lane; it continues without a new assignment if the next range begins where the last one ended.
 
-    :param shape: what the source said it yields, :data:`COLUMNS`
+    :param pipeline: declares the topic
+    :param connection: of the topic's cluster
+    :param shape: columns of the source, always :data:`COLUMNS`
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:  # noqa: ARG002
@@ -72,9 +74,10 @@ class KafkaReader:
         self._ahead: list[Message] = []
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """The range's messages; offsets without one (transaction markers, compacted keys) are holes.
+        """Yield the messages of a range; offsets without a message (transaction markers, compacted keys) are skipped.
 
-        :raises SourceError: if the topic is not, or not any more, the one that was planned, whose offsets mean others
+        :raises SourceError: if the topic was deleted and created again since it was planned, so that its offsets name
+            other records
         """
         from confluent_kafka import KafkaException
 
@@ -97,7 +100,7 @@ class KafkaReader:
             raise self._located(error, task) from None
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Dead-letter headers: topic, partition, offset."""
+        """Return the dead letter headers with topic, partition and offset of a record."""
         return {
             "source-topic": self._topic,
             "source-partition": task.key.source.rpartition("-")[2],
@@ -106,7 +109,7 @@ class KafkaReader:
         }
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._asking.close()
         if self._open is not None:
             self._open.close()
@@ -119,7 +122,7 @@ class KafkaReader:
             settings = {**_FETCHING, "error_cb": self._noticed}
             config = consumer_config(self._connection, f"ckpt-read:{self._pipeline}", self._pipeline, settings)
             self._open = opened(Consumer, config, self._connection)
-        # Where the last range ended, holes may follow, and what comes behind them is in hand already.
+        # After the last range, offsets may have no message, and the message after them may be fetched already.
         goes_on = self._free_from is not None and number == self._number and self._free_from <= start <= self._at
         self._free_from = None
         if not goes_on:
@@ -127,7 +130,7 @@ class KafkaReader:
             self._number, self._at, self._ahead = number, start, []
 
     def _next(self, task: BatchTask) -> pa.RecordBatch | None:
-        """Some messages of the range, or None; ``_at`` moves to the offset after what is known to be read."""
+        """Return further messages of the range, or None; advance ``_at`` to the first offset that is not read yet."""
         end = task.range.end
         got, self._ahead = self._ahead or self._consume(min(ROWS, end - self._at)), []
         offsets = cast("list[int]", [message.offset() for message in got])
@@ -143,7 +146,7 @@ class KafkaReader:
         return records(got[:taken], offsets[:taken]) if taken else None
 
     def _consume(self, most: int) -> list[Message]:
-        """At least one message or the news that the log ends, in bounded time."""
+        """Return at least one message or end-of-log event, or raise an error after the timeout."""
         assert self._open is not None
         wait = timeout(self._connection)
         deadline = time.monotonic() + wait
@@ -159,9 +162,9 @@ class KafkaReader:
                 raise self._silent(wait, reason)
 
     def _end_of_log(self, error: KafkaError | None, offset: int, task: BatchTask) -> int:
-        """The offset where the log ends for now, if that is what the error says.
+        """Return the current end of the log if the error is an end-of-log event.
 
-        :raises CkptError: if it says anything else
+        :raises CkptError: if it is any other error
         """
         from confluent_kafka import KafkaError
 

@@ -22,20 +22,20 @@ from airflow_provider_ckpt.core.dead_letters import AttemptKey, Replay
 from airflow_provider_ckpt.core.errors import ConfigError
 
 PREFIX = "ckpt-receipts."
-"""Of the receipts topics' names, so that rights can be granted to all of them at once."""
+"""Prefix of the names of receipts topics, so that rights can be granted to all of them at once."""
 
 DEMANDED = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
-"""Settings without which receipts could get lost, and with them the knowledge of what was delivered."""
+"""Required settings of the receipts topic; without them receipts could be lost, and their batches be sent again."""
 
 CREATED_WITH = {**DEMANDED, "segment.bytes": str(16 << 20)}
-"""Settings of a topic that the sink creates: the newest segment is never compacted, so it is kept small."""
+"""Settings of a topic that the sink creates. Segments are small, since Kafka never compacts the newest one."""
 
 
 _SEALED_WITH = "letters"
 
 
 class Kind(StrEnum):
-    """What a record says."""
+    """Kind of a record, the first element of its key."""
 
     EPOCH = "epoch"
     ID = "id"
@@ -45,18 +45,18 @@ class Kind(StrEnum):
 
 
 class UsedId(NamedTuple):
-    """A transactional id that lanes of an epoch may use."""
+    """Transactional id that lanes of an epoch may use, identified by epoch and source partition."""
 
     epoch: int
     partition: str
 
 
 def receipts_topic(pipeline: str) -> str:
-    """The receipts topic of a pipeline; no two pipelines share one, nor the name that Kafka's metrics give it.
+    """Return the name of a pipeline's receipts topic, which is unique even after dots become underscores.
 
-    Metrics have an underscore for each dot, and the broker takes no topic whose name differs from another's in nothing
-    else. So a dot is written as ``-d``, and then a hyphen as two; a hyphen in front, with which no pipeline's name
-    begins, says that it was done.
+    Kafka's metrics replace dots by underscores, and a broker refuses a topic whose name differs from an existing one
+    only in that. So in the name of a pipeline with dots each hyphen is doubled and each dot becomes ``-d``; a leading
+    hyphen, with which no pipeline's name begins, marks such a name.
     """
     if "." in pipeline:
         return f"{PREFIX}-{pipeline.replace('-', '--').replace('.', '-d')}"
@@ -64,10 +64,11 @@ def receipts_topic(pipeline: str) -> str:
 
 
 def refuse_receipts_topics(named: Mapping[str, str], own: str | None, pipeline: str) -> None:
-    """Fail if a pipeline would write rows or dead letters among the receipts of another.
+    """Raise an error if a pipeline would write rows or dead letters to a receipts topic.
 
-    :param named: topics by what names them
-    :param own: the pipeline's own receipts topic, which is no other's
+    :param named: topics by the configuration key that names them
+    :param own: the pipeline's own receipts topic, which is allowed; None if it has none
+    :param pipeline: the pipeline's name, for the error message
     :raises ConfigError: naming the topic
     """
     for key, topic in named.items():
@@ -80,55 +81,55 @@ def refuse_receipts_topics(named: Mapping[str, str], own: str | None, pipeline: 
 
 
 def transactional_id(context: SinkContext, partition: str) -> str:
-    """The one transactional id of a source partition: whoever initialises it ends whoever used it before."""
+    """Return the transactional id of a source partition; initialising it ends its earlier users."""
     return f"ckpt/{context.ledger}/{context.pipeline}/{partition}"
 
 
 def epoch_key(ledger: str, epoch: int) -> bytes:
-    """The key of an epoch's record. Each epoch has its own: the highest counts, whichever was written last."""
+    """Return the key of an epoch's record; each epoch has its own, and the highest counts, not the one written last."""
     return _text([Kind.EPOCH, ledger, epoch])
 
 
 def id_key(ledger: str, used: UsedId) -> bytes:
-    """The key of a record that says that an epoch's lanes may use a transactional id."""
+    """Return the key of the record that an epoch's lanes may use a transactional id."""
     return _text([Kind.ID, ledger, *used])
 
 
 def receipt_key(ledger: str, key: BatchKey) -> bytes:
-    """The key of a batch's receipt."""
+    """Return the key of a batch's receipt."""
     return _text([Kind.RECEIPT, ledger, *key.to_json()])
 
 
 def receipt_value(receipt: Receipt, secret: bytes | None = None) -> bytes:
-    """A receipt's value.
+    """Return the value of a receipt.
 
-    :param secret: with which the dead letters of its attempt were sealed, if there are some
+    :param secret: secret with which the dead letters of its attempt were sealed; None if there are none
     """
     return _text({**receipt.to_json(), **({} if secret is None else {_SEALED_WITH: secret.hex()})})
 
 
 def replay_key(ledger: str, partition: str) -> bytes:
-    """The key of what a side partition of dead letters sends."""
+    """Return the key of the replay that a side partition sends."""
     return _text([Kind.REPLAY, ledger, partition])
 
 
 def replay_value(replay: Replay) -> bytes:
-    """A replay's value."""
+    """Return the value of a replay."""
     return _text(replay.to_json())
 
 
 def files_key(ledger: str, files: FileList) -> bytes:
-    """The key of a list of source files."""
+    """Return the key of a list of source files."""
     return _text([Kind.FILES, ledger, files.first, files.epoch])
 
 
 def files_value(files: FileList) -> bytes:
-    """A list's value."""
+    """Return the value of a list of source files."""
     return _text(files.to_json())
 
 
 def moment_value(at: datetime, target: Mapping[str, Any] | None = None) -> bytes:
-    """The value of an epoch's or an id's record: when it was written, for people.
+    """Return the value of an epoch's or an id's record, with the time of writing for information.
 
     :param target: of an epoch's, what the target's log held then, JSON-ready
     """
@@ -141,10 +142,16 @@ def _text(data: object) -> bytes:
 
 @dataclass(slots=True)
 class Books:
-    """What was read of a receipts topic, as far as one ledger wants to know.
+    """Content of a receipts topic: the epochs of all ledgers, and all other records of one ledger.
 
-    :param ledger: whose receipts and ids to keep
-    :param partition: keep this source partition's receipts alone; all by default
+    :param ledger: ledger whose records to store
+    :param partition: source partition whose receipts to store; None for all
+    :param epochs: epochs of each ledger
+    :param ids: transactional ids in use
+    :param receipts: value of each receipt
+    :param replays: value of each replay, by side partition
+    :param lists: value of each list of source files, by its first ordinal and epoch
+    :param fences: value of each epoch's record
     """
 
     ledger: str
@@ -158,7 +165,7 @@ class Books:
 
     @property
     def newest(self) -> int:
-        """The ledger's highest epoch, 0 if there is none."""
+        """Highest epoch of the ledger; 0 if there is none."""
         return max(self.epochs.get(self.ledger, ()), default=0)
 
     @property
@@ -169,16 +176,16 @@ class Books:
 
     @property
     def highest(self) -> int:
-        """The highest epoch of all ledgers, 0 if there is none."""
+        """Highest epoch of all ledgers; 0 if there is none."""
         return max((epoch for epochs in self.epochs.values() for epoch in epochs), default=0)
 
     @property
     def ledgers(self) -> frozenset[str]:
-        """All ledgers that have an epoch here; nobody writes a receipt without one."""
+        """All ledgers with an epoch in the topic; a ledger without one has no receipts either."""
         return frozenset(ledger for ledger, epochs in self.epochs.items() if epochs)
 
     def take(self, key: bytes | None, value: bytes | None) -> None:
-        """Note one record, in the topic's order; one without a value takes back what stood under its key."""
+        """Apply the next record of the topic; one without a value removes the earlier record of its key."""
         kind, ledger, *rest = json.loads(key or b"")
         if kind == Kind.EPOCH:
             _note(self.epochs.setdefault(ledger, set()), rest[0], value)
@@ -198,33 +205,33 @@ class Books:
                 self.receipts.setdefault(batch, value)
 
     def receipt(self, key: BatchKey) -> Receipt | None:
-        """The receipt of a batch, if it has one."""
+        """Return the receipt of a batch; None if it has none."""
         value = self.receipts.get(key)
         return None if value is None else Receipt.from_json(json.loads(value))
 
     def secret(self, source: AttemptKey) -> bytes | None:
-        """With what the dead letters of an attempt were sealed; None if the batch's receipt names another, or none."""
+        """Return the secret of an attempt's dead letters, if the batch's receipt names this attempt and has one."""
         value = self.receipts.get(source.key)
         found = {} if value is None else json.loads(value)
         named = (found.get("attempt"), found.get("epoch")) == (source.attempt, source.epoch)
         return bytes.fromhex(found[_SEALED_WITH]) if named and _SEALED_WITH in found else None
 
     def replay(self, partition: str) -> Replay | None:
-        """What a side partition sends, if it was kept."""
+        """Return the replay that a side partition sends; None if it was not stored."""
         value = self.replays.get(partition)
         return None if value is None else Replay.from_json(json.loads(value))
 
     def file_lists(self, first: int) -> list[FileList]:
-        """The lists of source files that begin at an ordinal or later."""
+        """Return the lists of source files that begin at an ordinal or later."""
         return [FileList.from_json(json.loads(value)) for (at, _), value in self.lists.items() if at >= first]
 
     def in_order(self) -> Iterator[Receipt]:
-        """All receipts, in the order of their keys."""
+        """Yield all receipts in the order of their keys."""
         for key in sorted(self.receipts):
             yield Receipt.from_json(json.loads(self.receipts[key]))
 
     def below(self, epoch: int) -> Iterable[bytes]:
-        """The keys of what a fence at an epoch makes superfluous: older epochs, and ids that only they used."""
+        """Yield the keys of records that a fence at ``epoch`` makes obsolete: older epochs and their ids."""
         yield from (epoch_key(self.ledger, older) for older in self.epochs.get(self.ledger, ()) if older < epoch)
         yield from (id_key(self.ledger, used) for used in self.ids if used.epoch < epoch)
 

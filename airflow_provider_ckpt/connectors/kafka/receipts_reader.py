@@ -1,7 +1,8 @@
-"""Reads a receipts topic from its beginning to an end, and on from there.
+"""Read a receipts topic from its beginning to an end offset, and continue from there.
 
-Committed reading shows receipts, and ends where the oldest open transaction begins: the last stable offset. Reading all
-shows records whose transaction is open or was aborted too, and is for epochs and ids, which know no transaction.
+Receipts are read with isolation ``read_committed``, up to the last stable offset, where the oldest open transaction
+begins. Epochs, ids and other records written outside any transaction are read with ``read_uncommitted``, which also
+shows records of open and aborted transactions.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
 
 _POLL = 0.5
 _IRRELEVANT = "GROUP_AUTHORIZATION_FAILED"
-"""Offsets are never committed, so the group that a consumer must name plays no part."""
+"""Errors to ignore: offsets are never committed, so the consumer group, which librdkafka requires, is not used."""
 
 
 class Reading:
-    """Reads one receipts topic into :class:`Books`.
+    """Reader of one receipts topic, which applies each record to a :class:`Books`.
 
-    :param committed: whether to show receipts (see the module)
+    :param connection: of the topic's cluster
+    :param topic: the topic's name
+    :param books: gets the records
+    :param committed: whether to read only committed records, which is necessary for receipts (see the module)
     """
 
     def __init__(self, connection: Connection, topic: str, books: Books, *, committed: bool) -> None:
@@ -47,29 +51,31 @@ class Reading:
             "error_cb": self._noticed,
         }
         self._consumer: Consumer = opened(Consumer, client_config(connection, "ckpt-receipts", settings), connection)
-        self._consumer.assign([TopicPartition(topic, 0, 0)])  # a number: to ask for the beginning takes half a second
+        self._consumer.assign(
+            [TopicPartition(topic, 0, 0)]
+        )  # offset 0: a request for the beginning would take half a second
         self._at = 0
 
     def to_stable_end(self, seconds: float) -> None:
-        """Read all that can be read now.
+        """Read all records up to the current end.
 
-        :param seconds: how long the broker may take for a step
+        :param seconds: maximum time
         :raises KafkaProducerError: if the broker cannot be reached
         """
         self._read(None, seconds)
 
     def to(self, end: int, seconds: float) -> None:
-        """Read on until every record before an offset was seen, waiting for transactions that are open below it.
+        """Read all records before an offset, and wait for the end of transactions that are open below it.
 
-        :param end: an end of the topic as :meth:`WrittenTopics.end` gave it
-        :param seconds: how long they may stay open
-        :raises KafkaProducerError: if one stays open for longer, or the broker cannot be reached
+        :param end: end of the topic, from :meth:`WrittenTopics.end`
+        :param seconds: maximum time, including the wait for open transactions
+        :raises KafkaProducerError: if a transaction stays open for longer, or the broker cannot be reached
         """
         if self._at < end:
             self._read(end, seconds)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._consumer.close()
 
     def _read(self, end: int | None, seconds: float) -> None:
@@ -101,9 +107,10 @@ class Reading:
             self.books.take(message.key(), message.value())
         except (ValueError, TypeError, IndexError) as error:
             raise SinkError(
-                f"receipts topic {self._topic} holds a record at offset {message.offset()} that is no receipt.",
-                hint="Somebody else writes to it. Stop that, and take the record back by one of the same key without a "
-                "value. Do not delete or empty the topic: without its receipts what was delivered would be sent again.",
+                f"receipts topic {self._topic} holds a record at offset {message.offset()} that is not a receipt.",
+                hint="Another program writes to it. Stop that program, then write a record with the same key and "
+                "no value, which removes this one. Do not delete or empty the topic: without its receipts, delivered batches "
+                "would be sent again.",
             ) from error
         self._at = (message.offset() or 0) + 1
 
@@ -112,15 +119,15 @@ class Reading:
         return f"reading receipts topic {self._topic}"
 
     def _silence(self, end: int | None, *, answered: bool) -> Exception:
-        """Why no further record came: somebody's transaction is open, or nobody answers."""
+        """Return the error for a timeout: a transaction is open, or the broker does not answer."""
         from confluent_kafka import KafkaError
 
         if answered:
             return KafkaProducerError(
-                f"a transaction stays open in receipts topic {self._topic} below offset {end}; what lies behind it "
-                "cannot be known.",
+                f"a transaction stays open in receipts topic {self._topic} below offset {end}, so the records after "
+                "it cannot be read.",
                 recoverable=True,
-                hint="It ends with its producer's transaction.timeout.ms at the latest; run again then.",
+                hint="It ends after its producer's transaction.timeout.ms at the latest; run again then.",
             )
         plain = self._noticed.telling() or KafkaError(KafkaError._TIMED_OUT)
         return raised(error_info(plain, ErrorType.KAFKA_PRODUCER, self._doing, self._connection))

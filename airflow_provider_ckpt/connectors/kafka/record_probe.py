@@ -1,4 +1,4 @@
-"""Reads single records of a topic's partitions for planning, on a connection that is kept."""
+"""Read single records of a topic's partitions during planning, over one open connection."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ _FETCHING = {
     "queued.min.messages": 1,
 }
 _NEAR, _FAR = 2, 64
-"""Offsets to search back from an end for its last record: a transaction's marker follows the record, seldom more."""
+"""Offsets to search backwards for the last record, in two steps: usually only a transaction marker follows it."""
 
 
 class Place(NamedTuple):
     """Offset from which to read a partition.
 
-    :param leader_epoch: of the leader under which the log reached the offset; the broker then checks whether it still
-        does (``OffsetForLeaderEpoch``). None: no check
+    :param offset: the offset
+    :param leader_epoch: leader epoch under which the log reached the offset; the broker checks that the log of that
+        epoch still does (``OffsetForLeaderEpoch``). None for no check
     """
 
     offset: int
@@ -45,12 +46,13 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The first that was found at a place: a record, the end of the log, or that the log does not reach so far.
+    """Result of reading at an offset: a record, the end of the log, or that the log no longer reaches the offset.
 
-    None of them where a record does not match its checksum, which is for whoever reads it to say.
+    All fields are None if the record does not match its checksum; the reader of the batch reports that.
 
-    :param end: where the log ends, if it ends there
-    :param lost: the client's words, if the log does not reach the place any more
+    :param record: first record at the offset or after it
+    :param end: end of the log, if there is no record at the offset or after it
+    :param lost: the client's message, if the log no longer reaches the offset
     """
 
     record: Message | None = None
@@ -59,9 +61,12 @@ class Found(NamedTuple):
 
 
 class Probe:
-    """Reads records of one topic.
+    """Reader of single records of one topic.
 
-    :param isolation: ``isolation.level``
+    :param connection: of the topic's cluster
+    :param pipeline: the pipeline's name, for the client id
+    :param topic: the topic's name
+    :param isolation: ``isolation.level`` of the consumer
     """
 
     def __init__(self, connection: Connection, pipeline: str, topic: str, *, isolation: str = "read_committed") -> None:
@@ -73,7 +78,7 @@ class Probe:
         self._open: Consumer | None = None
 
     def first(self, places: Mapping[int, Place]) -> dict[int, Found]:
-        """Return, for each partition, the first record at an offset or after it, or what was found instead.
+        """Return the first record at an offset or after it in each partition, or the result without a record.
 
         :raises KafkaConsumerError: if the broker cannot be reached, or sends nothing in time
         """
@@ -89,9 +94,10 @@ class Probe:
         return found
 
     def last(self, ends: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, Message]:
-        """The last record before an offset of each partition, of those that have one not far before it.
+        """Return the last record before an offset of each partition, if it is at most 64 offsets before it.
 
-        :param starts: the first offset that each partition holds
+        :param ends: offset of each partition
+        :param starts: first offset in the log of each partition
         :raises KafkaConsumerError: if the broker cannot be reached, or sends nothing in time
         """
         found = self._before(ends, starts, _NEAR)
@@ -99,7 +105,7 @@ class Probe:
         return {**found, **self._before(missing, starts, _FAR)}
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._open is not None:
             self._open.close()
         self._open = None
@@ -129,7 +135,7 @@ class Probe:
         take: Callable[[Message, KafkaError | None], None],
         left: Callable[[], Iterable[int]],
     ) -> None:
-        """Read from all places until nothing is left to be read."""
+        """Read from all places until no partition is left."""
         from confluent_kafka import TopicPartition
 
         if not places:
@@ -159,7 +165,7 @@ class Probe:
         consumer.unassign()
 
     def _without_record(self, message: Message, error: KafkaError) -> Found:
-        """Return the finding for a message that carries an error instead of a record.
+        """Return the result for a message that carries an error instead of a record.
 
         :raises KafkaConsumerError: if the partition cannot be read
         """

@@ -1,4 +1,4 @@
-"""Sends a batch's messages inside an open transaction: in a tight loop, and those that may be refused one by one."""
+"""Send a batch's messages in an open transaction, in a tight loop or, where a refusal is possible, with a callback."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 _UNFIT = "INVALID_RECORD INVALID_TIMESTAMP MSG_SIZE_TOO_LARGE"
 _ROOM = 0.5
-"""Seconds to let the queue drain when it is full."""
+"""Maximum seconds to wait for room in a full queue."""
 
 
 class Sender:
-    """Sends to one topic.
+    """Sender to one topic.
 
-    :param refused: gets filled, while the queue is drained: why a watched message was not taken, by number
+    :param producer: the producer, with an open transaction if it has a transactional id
+    :param topic: the topic's name
+    :param refused: gets the error of each refused message by row number, while delivery callbacks run
     """
 
     def __init__(self, producer: Producer, topic: str, refused: dict[int, ErrorInfo]) -> None:
@@ -32,9 +34,9 @@ class Sender:
         self._refused = refused
 
     def send(self, messages: Messages, doubtful: Sequence[int]) -> None:
-        """All messages, in order.
+        """Send all messages in order.
 
-        :param doubtful: indexes of those to watch
+        :param doubtful: indexes of the messages that the broker may refuse, which are sent with a callback
         """
         values, keys, partitions, timestamps, headers = lists_of(messages)
         assert values is not None
@@ -51,9 +53,11 @@ class Sender:
                 self.one(values[end], watch, {name: column[end] for name, column in given.items() if column})
 
     def one(self, value: bytes | None, watch: Any, rest: Mapping[str, Any]) -> None:
-        """A message that is watched.
+        """Send one message with a delivery callback.
 
-        :param watch: is told what became of it
+        :param value: value of the message
+        :param watch: delivery callback
+        :param rest: further arguments of ``Producer.produce``; those that are None are left out
         """
         rest = {name: given for name, given in rest.items() if given is not None}
         while True:

@@ -1,7 +1,7 @@
-"""Rows as messages: rows that look like messages go out as they are, any other row as one JSON object.
+"""Convert rows to messages: rows with the columns of a message are sent as they are, any other row as one JSON object.
 
-Rows look like messages if they have a ``value`` and no columns but ``key``, ``value``, ``headers``, ``timestamp`` and
-``partition``, and ``sink.key`` is not set. A null value is a tombstone.
+Rows are sent as they are if they have a column ``value``, no columns other than ``key``, ``value``, ``headers``,
+``timestamp`` and ``partition``, and ``sink.key`` is not set. A null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -27,21 +27,24 @@ _KINDS = {
     "timestamp": ("timestamp", "timestamp_ntz", "bigint"),
     "partition": _WHOLE,
 }
-"""The columns of a message, and the Spark SQL types (or how they begin) that each may have."""
+"""Columns of a message, and the Spark SQL types or prefixes of types that each may have."""
 
 
 def are_messages(names: Sequence[str], key: Sequence[str]) -> bool:
-    """Whether rows of these columns are messages already.
+    """Return whether rows with these columns are sent as they are.
 
-    :param key: ``sink.key``
+    :param names: the rows' columns
+    :param key: columns of ``sink.key``
     """
     return not key and "value" in names and set(names) <= set(_KINDS)
 
 
 def refuse_misfits(columns: Sequence[tuple[str, str]], key: Sequence[str], pipeline: str) -> None:
-    """Fail if rows of these columns cannot become messages.
+    """Raise an error if rows with these columns cannot become messages.
 
-    :param columns: name and Spark SQL type
+    :param columns: name and Spark SQL type of each column
+    :param key: columns of ``sink.key``
+    :param pipeline: the pipeline's name, for the error message
     :raises ConfigError: naming the columns and what to do
     """
     names = [name for name, _ in columns]
@@ -70,14 +73,14 @@ def _fits(kind: str, allowed: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages in Arrow, in the order in which they are to be sent.
+    """Messages as Arrow arrays, in the order of sending.
 
-    :param numbers: int64, of the rows
+    :param numbers: row numbers, int64
     :param value: binary
     :param key: binary
-    :param headers: list of struct of two, or map: name, value
-    :param timestamp: int64, milliseconds since 1970 in UTC; 0 for now
-    :param partition: int32, -1 for the partitioner's choice
+    :param headers: list of structs of name and value, or map of name to value
+    :param timestamp: int64, milliseconds since 1970 in UTC; 0 for the time of sending
+    :param partition: int32; -1 if the partitioner chooses
     """
 
     numbers: pa.Array
@@ -91,7 +94,7 @@ class Messages:
         return len(self.numbers)
 
     def without(self, bad: Iterable[int]) -> Messages:
-        """The same, but for those of some numbers."""
+        """Return the messages without those of some row numbers."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -101,10 +104,10 @@ class Messages:
 
 
 def messages_of(rows: pa.Table, key: Sequence[str]) -> Messages:
-    """The messages that rows become.
+    """Convert rows to messages.
 
-    :param rows: :data:`NUMBER`, then the columns
-    :param key: ``sink.key``: one column's value is the key as it is; several are one JSON object
+    :param rows: the column :data:`NUMBER`, then the rows' columns
+    :param key: columns of ``sink.key``; the value of a single column is the key, several columns become a JSON object
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -127,7 +130,7 @@ def messages_of(rows: pa.Table, key: Sequence[str]) -> Messages:
 
 
 def lists_of(messages: Messages) -> list[list[Any] | None]:
-    """Values, keys, partitions, timestamps and headers as Python lists; None for a column that is not there."""
+    """Return values, keys, partitions, timestamps and headers as Python lists; None for a missing column."""
     return [
         _objects(messages.value),
         None if messages.key is None else _objects(messages.key),
@@ -182,7 +185,7 @@ def _objects(column: pa.Array) -> list[Any]:
 
 
 def header_parts(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Names and values of all headers of a column, one message's after the other's; ``column.offsets`` cuts them."""
+    """Return names and values of the headers of all messages; ``column.offsets`` splits them by message."""
     import pyarrow as pa
 
     if pa.types.is_map(column.type):
@@ -191,7 +194,7 @@ def header_parts(column: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _headers(column: pa.Array) -> list[list[tuple[str, bytes | str | None]] | None]:
-    """Each message's headers as pairs; cut out of one flat list, since most messages have few or none."""
+    """Return each message's headers as pairs, as slices of one flat list, since most messages have few or none."""
     names, values = header_parts(column)
     if column.null_count == len(column) or not len(names):
         return [None] * len(column)

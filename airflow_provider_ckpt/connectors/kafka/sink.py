@@ -1,4 +1,4 @@
-"""The controlling half of the kafka sink: checks the topics, keeps the fence, reads receipts."""
+"""Control side of the Kafka sink: check the topics, raise the fence, read receipts and dead letters."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 8
-"""How many transactional ids the fence initialises at the same time: each takes a few round trips."""
+"""Number of transactional ids that the fence initialises in parallel, since each takes a few round trips."""
 
 
 class KafkaSink:
-    """See :class:`~airflow_provider_ckpt.connectors.protocols.Sink`."""
+    """Control side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.protocols.Sink`."""
 
     exactly_once = True
 
@@ -69,7 +69,7 @@ class KafkaSink:
         return f"kafka://{bootstrap(self._connection)}/{self._name}"
 
     def check(self, *, create: bool = True) -> None:
-        """Fail clearly if the topics do not fit; create those for receipts and dead letters. See :meth:`Sink.check`."""
+        """Raise an error if a topic is unfit; create those for receipts and dead letters. See :meth:`Sink.check`."""
         self._refuse_circles()
         target = self._ask().find(self._name)
         if target is None:
@@ -86,7 +86,7 @@ class KafkaSink:
             self._ask().letters(queue.topic, target, queue.compression)
 
     def outputs(self) -> Sequence[Output]:
-        """See :class:`NamesOutputs`: the target, the receipts topic and the topic of dead letters."""
+        """Return the target, the receipts topic and the dead letter topic. See :class:`NamesOutputs`."""
         named = {"sink.topic": self._name, "the receipts topic": self._receipts}
         if self._pipeline.dead_letter_queue.here:
             named["dead_letter_queue.topic"] = self._pipeline.dead_letter_queue.topic
@@ -94,11 +94,11 @@ class KafkaSink:
         return [WrittenTarget(key, topic.name, "kafka", topic.id) for key, topic in found.items() if topic is not None]
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.fits`; ``outgoing.py`` holds the rules."""
+        """See :meth:`Sink.fits`; the rules are in ``serialize.py``."""
         refuse_misfits(columns, self._pipeline.sink.key, self._pipeline.name)
 
     def claims(self) -> Claims:
-        """Whose epochs are there; every receipt has one. The target's identity is its topic id."""
+        """Return the ledgers with epochs in the receipts topic, and the target's topic id. See :meth:`Sink.claims`."""
         target = self._ask().find(self._name)
         identity = None if target is None else target.id
         if not self._kept():
@@ -124,10 +124,10 @@ class KafkaSink:
             self._note_epoch(epoch, seen)
 
     def fence(self, epoch: int) -> None:
-        """Note the epoch, then end whoever may still write under an older one. See :meth:`Sink.fence`.
+        """Record the epoch, then end all lanes that may still write under an older one. See :meth:`Sink.fence`.
 
-        A lane notes the transactional id that it is going to use, initialises it, and reads epochs after that. So a
-        lane that this has not ended, because its id was not noted yet, finds the newer epoch and stops.
+        A lane records the transactional id that it will use, initialises it, and then reads epochs. So a lane whose id
+        was recorded too late to be ended here reads the newer epoch and stops.
         """
         with closing(self._reading(committed=False)) as reading:
             books = reading.books
@@ -141,7 +141,7 @@ class KafkaSink:
             note(self._connection, self._receipts, [(key, None) for key in books.below(epoch)])
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
-        """This ledger's receipts that are news; see :meth:`Sink.receipts`."""
+        """Yield this ledger's receipts that it does not know yet. See :meth:`Sink.receipts`."""
         if not self._kept():
             return
         with closing(self._reading(committed=True)) as reading:
@@ -154,7 +154,7 @@ class KafkaSink:
                 yield receipt
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Those that the receipts topic does not hold; see :meth:`Sink.missing`."""
+        """Return the batches without a receipt in the receipts topic. See :meth:`Sink.missing`."""
         if not keys or not self._kept():
             return list(keys)
         with closing(self._reading(committed=True)) as reading:
@@ -162,7 +162,7 @@ class KafkaSink:
             return [key for key in keys if reading.books.receipts.get(key) is None]
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
-        """See :meth:`Sink.letters`; the topic is read once, however many attempts are asked for."""
+        """See :meth:`Sink.letters`; the topic is read once for all attempts."""
         wanted = list(sources)
         queue = self._pipeline.dead_letter_queue
         topic = self._ask().find(queue.topic)
@@ -176,7 +176,7 @@ class KafkaSink:
             yield from found.get(source, ())
 
     def _secrets(self, sources: Sequence[AttemptKey]) -> Mapping[AttemptKey, bytes | None]:
-        """With what the dead letters of attempts are sealed, by their receipts."""
+        """Return the secrets in the attempts' receipts, with which their dead letters were sealed."""
         if not self._kept():
             return dict.fromkeys(sources)
         with closing(self._reading(committed=True)) as reading:
@@ -209,9 +209,9 @@ class KafkaSink:
             return reading.books.file_lists(first)
 
     def target_rows(self, *, exact: bool = False) -> int | None:
-        """The target's committed messages, read one by one; its offsets count those that were taken back, too.
+        """Return the number of the target's committed messages, by reading all; offsets also count aborted messages.
 
-        None where it is not worth that, or where retention or compaction has removed some.
+        :return: None unless ``exact`` is set, and if retention or compaction may have removed messages
         """
         topic = self._ask().find(self._name) if exact else None
         if topic is None or topic.compacted:
@@ -224,7 +224,7 @@ class KafkaSink:
         return sum(len(some) for some in committed(self._connection, self._name, ends, seconds, doing=doing))
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._topics = None
 
     def _ask(self) -> WrittenTopics:
@@ -236,11 +236,11 @@ class KafkaSink:
         for topic in topics:
             for weakness in topic.weaknesses:
                 log.warning(
-                    "%s: topic %s may lose what was delivered: its %s.", self._pipeline.name, topic.name, weakness
+                    "%s: topic %s may lose delivered records: its %s.", self._pipeline.name, topic.name, weakness
                 )
 
     def _refuse_circles(self) -> None:
-        """Fail if a topic would be written for two reasons, or be read and written."""
+        """Raise an error if one topic is named for two purposes, such as source and sink."""
         source, letters = self._pipeline.source, self._pipeline.dead_letter_queue
         named = {"sink.topic": self._name, "the receipts topic": self._receipts}
         if letters.here:
@@ -281,7 +281,7 @@ class KafkaSink:
             )
 
     def _end_users(self, partitions: Sequence[str]) -> None:
-        """Initialise the transactional ids of source partitions, which ends whoever uses them."""
+        """Initialise the transactional ids of source partitions, which ends their users."""
         wanted = sorted(set(partitions))
 
         def end(partition: str) -> None:

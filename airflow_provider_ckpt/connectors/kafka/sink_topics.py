@@ -1,4 +1,4 @@
-"""Topics as the sink sees them: what the target takes, and the topics that the sink keeps its books and letters in."""
+"""Describe the topics of a sink, and create the receipts topic and the dead letter topic."""
 
 from __future__ import annotations
 
@@ -26,24 +26,25 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 LETTERS_WITH = {"cleanup.policy": "delete", "retention.ms": "-1", "max.message.bytes": str(64 << 20)}
-"""Settings of a dead letter topic that the sink creates: nothing expires, and what the target found too large fits."""
+"""Settings of a dead letter topic that the sink creates: nothing expires, and records too large for the target fit."""
 
 _PASSING = "FENCED_LEADER_EPOCH LEADER_NOT_AVAILABLE NOT_LEADER_FOR_PARTITION UNKNOWN_LEADER_EPOCH"
 
 _T = TypeVar("_T")
 
 _APPEARS = 15.0
-"""Seconds in which a topic that was created has to be known to the broker."""
+"""Maximum seconds until the broker lists a topic that was created."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenTopic:
-    """A topic that exists.
+    """Existing topic of a sink.
 
-    :param partitions: how many
-    :param replicas: of each partition
-    :param settings: its configuration as it is in effect
-    :param id: given when it was created; another topic of the same name has another
+    :param name: the topic's name
+    :param partitions: number of partitions
+    :param replicas: number of replicas of each partition
+    :param settings: effective configuration
+    :param id: topic id, which a topic that is deleted and created again does not get again
     """
 
     name: str
@@ -54,21 +55,21 @@ class WrittenTopic:
 
     @property
     def compacted(self) -> bool:
-        """Whether it may drop a record for a later one of the same key, and so takes none without a key."""
+        """Whether compaction may remove records; such a topic accepts no record without a key."""
         return "compact" in self.settings["cleanup.policy"]
 
     @property
     def max_bytes(self) -> int:
-        """The largest batch of records that it takes, as it is stored."""
+        """Maximum size in bytes of a batch of records, after compression."""
         return int(self.settings["max.message.bytes"])
 
     def number(self, setting: str) -> int:
-        """A setting that is a number."""
+        """Return a setting as a number."""
         return int(self.settings[setting])
 
     @property
     def weaknesses(self) -> list[str]:
-        """Settings by which the topic may lose records that it has acknowledged, though brokers are left."""
+        """Settings with which the topic may lose acknowledged records although some brokers survive."""
         found = []
         if self.settings.get("unclean.leader.election.enable") == "true":
             found.append("unclean.leader.election.enable is true, so that a replica that lags behind may become leader")
@@ -81,9 +82,10 @@ class WrittenTopic:
 
 
 class WrittenTopics:
-    """Asks and tells a broker about topics.
+    """Client that describes and creates topics of a sink.
 
-    :param pipeline: for errors
+    :param connection: of the cluster
+    :param pipeline: the pipeline's name, for the client id and error messages
     """
 
     def __init__(self, connection: Connection, pipeline: str) -> None:
@@ -97,9 +99,9 @@ class WrittenTopics:
         self._timeout = timeout(connection)
 
     def find(self, name: str) -> WrittenTopic | None:
-        """A topic, or None if there is none of that name; never makes the broker create it.
+        """Return a topic, or None if it does not exist; the broker never creates it on this request.
 
-        :raises KafkaProducerError: if the broker cannot be reached, or does not let us look
+        :raises KafkaProducerError: if the broker cannot be reached, or does not permit the request
         """
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
         from confluent_kafka.admin import ConfigResource, ResourceType
@@ -119,14 +121,19 @@ class WrittenTopics:
             partitions = described.partitions
             return WrittenTopic(name, len(partitions), len(partitions[0].replicas), settings, str(described.topic_id))
 
-        return self._asked(f"looking at topic {name}", look)
+        return self._asked(f"describing topic {name}", look)
 
     def end(self, name: str) -> int:
-        """The offset after the last record of a topic's only partition, whether its transaction is over or not."""
+        """Return the offset after the last record of a topic's only partition, including open transactions."""
         return self.ends(name, 1)[0]
 
     def ends(self, name: str, partitions: int, *, first: bool = False) -> Mapping[int, int]:
-        """The same of each partition of a topic; or with ``first`` the offset where each begins by now."""
+        """Return the offset after the last record of each partition, including open transactions.
+
+        :param name: the topic's name
+        :param partitions: number of partitions
+        :param first: return the first offset in the log of each partition instead
+        """
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -140,7 +147,7 @@ class WrittenTopics:
             )
             return {at.partition: cast("int", said.result().offset) for at, said in asked.items()}
 
-        return self._asked(f"asking for the end of topic {name}", ask)
+        return self._asked(f"listing the offsets of topic {name}", ask)
 
     def newest_times(self, name: str, partitions: int) -> Mapping[int, int]:
         """By partition of a topic, the largest timestamp of its records in ms; nothing of one that holds none."""
@@ -157,7 +164,7 @@ class WrittenTopics:
         return self._asked(f"asking for the newest record of topic {name}", ask)
 
     def _asked(self, doing: str, step: Callable[[], _T]) -> _T:
-        """Ask, and again while the broker or the client is still finding out who leads the partition."""
+        """Run a request, and retry it until the timeout while a partition has no known leader."""
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + self._timeout
@@ -168,14 +175,15 @@ class WrittenTopics:
                 if error.args[0].code() in codes(_PASSING) and time.monotonic() < deadline:
                     time.sleep(0.1)
                     continue
-                self._admin.poll(0)  # where the client says what it met meanwhile
+                self._admin.poll(0)  # runs the callback that collects errors
                 raise failure(error, ErrorType.KAFKA_PRODUCER, doing, self._connection, self._noticed) from None
 
     def receipts(self, name: str, beside: WrittenTopic) -> WrittenTopic:
-        """The receipts topic, created if it is absent, with as many replicas as the target has.
+        """Return the receipts topic; create it with as many replicas as the target if it does not exist.
 
+        :param name: the topic's name
         :param beside: the target
-        :raises ConfigError: if it is not fit to hold receipts, or may not be created
+        :raises ConfigError: if its settings could lose receipts, it has several partitions, or it cannot be created
         """
         topic = self._create(name, beside, CREATED_WITH)
         wrong = [
@@ -194,17 +202,18 @@ class WrittenTopics:
             raise ConfigError(
                 f"receipts topic {name} has {topic.partitions} partitions; it must have one.",
                 pipeline=self._pipeline,
-                hint="Stop the pipeline, delete the topic if it holds no receipts yet, and run again: it is created "
-                "as it must be. If it holds receipts, give the pipeline another name.",
+                hint="Stop the pipeline, delete the topic if it contains no receipts yet, and run again: it is created "
+                "with one partition. If it contains receipts, give the pipeline another name.",
             )
         return topic
 
     def letters(self, name: str, beside: WrittenTopic | None, compression: str = "none") -> WrittenTopic:
-        """The topic of dead letters, created if it is absent.
+        """Return the dead letter topic; create it if it does not exist.
 
-        :param beside: the target, whose durability it gets; the broker's defaults without one
-        :param compression: of a topic that is created; ``none`` leaves it to producers
-        :raises ConfigError: if it would lose dead letters, or may not be created
+        :param name: the topic's name
+        :param beside: the target, whose replication settings a new topic gets; None for the broker's defaults
+        :param compression: compression type of a new topic; ``none`` leaves the choice to producers
+        :raises ConfigError: if it is compacted and would lose dead letters, or cannot be created
         """
         stored = {} if compression == "none" else {"compression.type": compression}
         topic = self._create(name, beside, {**LETTERS_WITH, **stored})
@@ -217,7 +226,7 @@ class WrittenTopics:
         return topic
 
     def _create(self, name: str, beside: WrittenTopic | None, settings: Mapping[str, str]) -> WrittenTopic:
-        """A topic of one partition, as durable as another, unless it exists; many may try at the same time."""
+        """Return a topic; create it with one partition if it does not exist. Concurrent calls are safe."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.cimpl import NewTopic
 
@@ -236,7 +245,7 @@ class WrittenTopics:
         deadline = time.monotonic() + _APPEARS
         while (found := self.find(name)) is None:
             if time.monotonic() > deadline:
-                raise ConfigError(f"topic {name} was created and does not appear.", pipeline=self._pipeline)
+                raise ConfigError(f"topic {name} was created but the broker does not list it.", pipeline=self._pipeline)
             time.sleep(0.05)
         return found
 
@@ -250,7 +259,7 @@ class WrittenTopics:
             return ConfigError(
                 f"topic {name} cannot be created: {info.message}",
                 pipeline=self._pipeline,
-                hint="Its name and another topic's differ in dots and underscores alone. Choose another name.",
+                hint="Its name differs from another topic's only in dots and underscores. Choose another name.",
             )
         wanted = " ".join(f"--config {setting}={value}" for setting, value in config.items())
         return ConfigError(

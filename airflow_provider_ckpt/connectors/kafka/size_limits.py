@@ -1,7 +1,7 @@
-"""What the target topic will not take, told record by record, so that a bad record costs itself and not its batch.
+"""Find the records that the target topic refuses, so that they become dead letters and their batch is delivered.
 
-The broker refuses whole batches of records. So what it cannot take is sorted out before, and what it may refuse (it
-alone knows what a large record compresses to, and its own clock) is watched when it is sent.
+A broker refuses whole batches of records. So records that it always refuses are separated before sending. Records that
+it may refuse are sent with a delivery callback: only the broker knows a record's compressed size and its own clock.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _OVERHEAD = 120
-"""Bytes that a batch of one record takes beyond key, value and headers; rather too many."""
+"""Upper estimate of the bytes that a batch of one record has beyond key, value and headers."""
 
 _CLOCKS = 60_000
-"""Milliseconds by which the broker's clock may differ from ours."""
+"""Assumed maximum difference between the broker's clock and the local one, in milliseconds."""
 
 
 def impossible(messages: Messages, topic: WrittenTopic) -> dict[int, ErrorInfo]:
-    """Records that cannot be sent at all, by number, and why."""
+    """Return the errors of records that the topic always refuses, by row number."""
     import pyarrow.compute as pc
 
     found: dict[int, ErrorInfo] = {}
@@ -47,9 +47,11 @@ def impossible(messages: Messages, topic: WrittenTopic) -> dict[int, ErrorInfo]:
 
 
 def doubtful(messages: Messages, topic: WrittenTopic, now: int) -> list[int]:
-    """Indexes of records that the broker may refuse.
+    """Return the indexes of records that the broker may refuse for their size or timestamp.
 
-    :param now: milliseconds since 1970
+    :param messages: the records
+    :param topic: the target topic with its settings
+    :param now: current time in milliseconds since 1970
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -79,7 +81,7 @@ def _missing(messages: Messages) -> pa.Array:
 
 
 def _nameless(headers: pa.Array) -> pa.Array | None:
-    """Which records have a header without a name; None if no record has."""
+    """Return a mask of records that have a header without a name; None if there is none."""
     import pyarrow.compute as pc
 
     names, _ = header_parts(headers)
@@ -87,7 +89,7 @@ def _nameless(headers: pa.Array) -> pa.Array | None:
 
 
 def _sizes(messages: Messages) -> pa.Array:
-    """Bytes of each record's key, value and headers."""
+    """Return the bytes of each record's key, value and headers."""
     import pyarrow.compute as pc
 
     size = _lengths(messages.value)
@@ -109,7 +111,7 @@ def _lengths(column: pa.Array) -> pa.Array:
 
 
 def _per_record(numbers: pa.Array, headers: pa.Array) -> pa.Array:
-    """Sums, for each record, the numbers that belong to its headers."""
+    """Return the sum of the numbers of each record's headers."""
     import numpy as np
     import pyarrow as pa
 

@@ -1,8 +1,8 @@
-"""The planning half of the kafka source: a topic, whose partitions are ours and whose offsets are our positions.
+"""Plan batches of a topic (planning side of the Kafka source): its partitions are source partitions, offsets positions.
 
-A plan ends at the last stable offset, below which nothing can appear any more. What the log no longer holds is planned
-as batches that say so and cannot be read: nothing passes them but a person's word (``airflow ckpt skip``). A log that
-lost what was planned already is an error, see ``continuity.py``.
+A plan ends at the last stable offset, below which no further record can appear. Offsets that the log no longer contains
+are planned as expired batches, which cannot be read and block the checkpoint until a user accepts the loss with
+``airflow ckpt skip``. A log that lost records after they were planned is an error, see ``log_continuity.py``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class KafkaSource:
-    """See :class:`~airflow_provider_ckpt.connectors.protocols.Source`."""
+    """Planning side of the Kafka source; see :class:`~airflow_provider_ckpt.connectors.protocols.Source`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
         assert pipeline.source.topic is not None
@@ -60,7 +60,7 @@ class KafkaSource:
         self._told: dict[int, int] = {}
 
     def check(self) -> None:
-        """Fail clearly if the topic cannot be reached, does not exist or may not be read."""
+        """Raise an error if the topic cannot be reached, does not exist or may not be read."""
         if not self._topic().readable:
             raise ConfigError(
                 f"the user of connection {self._connection.id!r} may not read topic {self._name}.",
@@ -69,19 +69,19 @@ class KafkaSource:
             )
 
     def reads(self, output: Output) -> bool:
-        """See :class:`ReadsOutputs`; topics are compared by id, through whatever connections they are named."""
+        """See :class:`ReadsOutputs`; topics are compared by id, so the connections need not be the same."""
         if not isinstance(output, WrittenTarget) or output.connector != "kafka":
             return False
         return output.identity == self._topic().id
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """The topic's partitions; their identity holds the topic's id, which one created anew does not get."""
+        """Return the topic's partitions; their identity contains the topic's id, so that a recreated topic differs."""
         topic = self._topic()
         self._id = topic.id
         return [SourcePartition(topic.partition_id(number), f"{topic.id}/{number}") for number in topic.partitions]
 
     def start(self, partition: str, start_from: str | int) -> Start:
-        """The base: an offset as it stands, the log's first for ``earliest``, the last stable one for ``latest``."""
+        """Return a given offset, the log's first one for ``earliest``, or the last stable one for ``latest``."""
         if isinstance(start_from, int):
             if start_from < 0:
                 raise ConfigError(
@@ -94,13 +94,13 @@ class KafkaSource:
         return Start(bounds.start if start_from == "earliest" else bounds.end)
 
     def shape(self) -> Shape:
-        """Messages as they are: :data:`COLUMNS`."""
+        """Return the columns of a message, :data:`COLUMNS`."""
         return Shape(True, COLUMNS)
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Cut each stretch into ranges of offsets, taking turns, so that no partition waits for another.
+        """Split the requested ranges into batches, one batch of each partition in turn, so that no partition waits.
 
-        :raises SourceError: if a log lost what was planned before
+        :raises SourceError: if a log lost records that were planned before
         """
         self._asking.same(self._id)
         held = self._asking.bounds({self._number(todo.partition) for todo in request.todo})
@@ -129,21 +129,22 @@ class KafkaSource:
         return Plan(batches, bounds=self._ends(held), states=states, more=more)
 
     def late(self) -> bool:
-        """Nothing appears below the last stable offset."""
+        """Return False: no record can appear below the last stable offset."""
         return False
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
-        """None: what was read can only become less, by compaction and retention."""
+        """Return None: records in a range that was read can only disappear, by compaction or retention."""
         return None
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """None: see :meth:`digests`."""
+        """Return no positions; see :meth:`digests`."""
         return ()
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
-        """The same tasks, each with its partition's number and the topic's id; what expired since is an error.
+        """Add the partition's number and the topic's id to each task.
 
-        A task that only lets its range go (``void``) reads nothing and so needs nothing.
+        :raises SourceError: if the log no longer contains all of a task's range, unless its instruction is ``void``,
+            which reads nothing
         """
         topic = self._asking.same(self._id)
         reading = [task for task in tasks if task.instruction is not Instruction.VOID]
@@ -158,7 +159,7 @@ class KafkaSource:
         ]
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._asking.close()
         self._probe.close()
 
@@ -171,7 +172,7 @@ class KafkaSource:
             raise ConfigError(
                 f"topic {self._name} has no partition {partition}.",
                 pipeline=self._pipeline.name,
-                hint="A pipeline keeps its topic; declare one of a new name for another topic.",
+                hint="The topic of a pipeline cannot change; declare a pipeline with a new name for another topic.",
             )
         return int(number)
 
@@ -179,7 +180,7 @@ class KafkaSource:
         return {f"{self._name}-{number}": bounds.end for number, bounds in held.items()}
 
     def _marks(self, held: Mapping[int, Bounds], states: Mapping[str, Mapping[str, Any]]) -> dict[int, LogMark]:
-        """Return the marks of the partitions' logs that the ledger keeps, by partition number."""
+        """Return the ledger's snapshots of the partitions' logs, by partition number."""
         found = {number: LogMark.from_json(states.get(f"{self._name}-{number}", {})) for number in held}
         return {number: mark for number, mark in found.items() if mark is not None}
 
@@ -190,7 +191,7 @@ class KafkaSource:
         marks: Mapping[int, LogMark],
         batches: Sequence[PlannedBatch],
     ) -> dict[str, dict[str, Any]]:
-        """Return the states for the ledger to keep: the end of each log, and its mark at the end of this plan."""
+        """Return the states to store in the ledger: the end of each log, and its snapshot after this plan."""
         ends = {self._number(todo.partition): todo.start for todo in request.todo if todo.asks_bound}
         for batch in batches:
             number = self._number(batch.partition)
@@ -207,7 +208,7 @@ class KafkaSource:
         }
 
     def _tell_waiting(self, held: Mapping[int, Bounds]) -> None:
-        """Warn of messages that cannot be read since a transaction is open before them; once a partition and place."""
+        """Warn of messages after an open transaction, which cannot be read yet; once per partition and offset."""
         waiting = {
             number: bounds
             for number, bounds in held.items()
@@ -225,7 +226,7 @@ class KafkaSource:
                 since = f", whose first message is of {at.isoformat(timespec='seconds')}"
             log.warning(
                 "%s: %d messages of partition %d of topic %s, from offset %d on, wait for a transaction that is still "
-                "open%s. They are read when it ends. If its producer is gone for good, see "
+                "open%s. They are read when it ends. If its producer will not come back, see "
                 "`kafka-transactions.sh find-hanging --topic %s --partition %d` and its command `abort`.",
                 self._pipeline.name,
                 bounds.log_end - bounds.end,
@@ -239,11 +240,11 @@ class KafkaSource:
             self._told[number] = bounds.end
 
     def _cut(self, todo: Todo, held: Bounds, records: int | None) -> Iterator[PlannedBatch]:
-        """Ranges of a stretch; the part that the log no longer holds is one of its own."""
+        """Yield the batches of a requested range; offsets that the log no longer contains become one expired batch."""
         start, end = todo.start, held.end if todo.end is None else todo.end
         if start > held.end:
             raise SourceError(
-                f"{todo.partition} ends at offset {held.end}, before {start}, where reading is to go on: the topic "
+                f"{todo.partition} ends at offset {held.end}, before {start}, where reading has to continue: the topic "
                 "lost records (unclean leader election, a restored cluster), or source.start_from is beyond its end.",
                 pipeline=self._pipeline.name,
                 position=start,
@@ -264,7 +265,7 @@ class KafkaSource:
             start = span.end
 
     def _good_size(self, number: int, start: int, end: int) -> int:
-        """How many messages make a good batch, by the size of some of the first partition that is planned."""
+        """Return the number of messages in a batch, from the size of sample messages in the first planned partition."""
         if end - start <= FEW:
             return FEW
         self._size = self._size or batch_records(self._connection, self._pipeline.name, self._name, number, start)
@@ -272,30 +273,33 @@ class KafkaSource:
 
 
 def expired(pipeline: str | None, topic: str, task: BatchTask, start: int | None) -> SourceError:
-    """Why a batch cannot be read any more, and how its loss is owned up to.
+    """Return the error for a batch whose offsets the log no longer contains.
 
-    :param start: the first offset that the log still holds, where that is known
+    :param pipeline: the pipeline's name
+    :param topic: the topic's name
+    :param task: the batch
+    :param start: first offset in the log; None if it is not known
     """
     gone = "some of it" if start is None else f"what is before {start}"
     if start is not None and start >= task.range.end:
         gone = "all of it"
-    rest = "" if gone == "all of it" else ", then `airflow ckpt replay range` reads again what is left of the range"
+    rest = "" if gone == "all of it" else ", then `airflow ckpt replay range` reads the remaining part of the range"
     return SourceError(
         f"topic {topic} no longer holds offsets {task.range}: retention, or a deletion of records, has removed {gone} "
         "before it was read.",
         pipeline=pipeline,
         batch=str(task.key),
         position=task.range.start,
-        hint=f"The loss stays yours to accept: `airflow ckpt skip` lets the batch go and records it{rest}. "
-        "Then give the topic more retention, or run more often.",
+        hint=f"Accept the loss with `airflow ckpt skip`, which gives up the batch and records that{rest}. "
+        "Then increase the topic's retention, or run more often.",
     )
 
 
 def damaged(pipeline: str, topic: str, task: BatchTask, said: str) -> SourceError:
     """Return the error for a batch that is not delivered because records do not match their checksum.
 
-    :param pipeline: its name
-    :param topic: its name
+    :param pipeline: the pipeline's name
+    :param topic: the topic's name
     :param task: the batch
     :param said: the client's message, with the offset
     """
@@ -305,6 +309,6 @@ def damaged(pipeline: str, topic: str, task: BatchTask, said: str) -> SourceErro
         batch=str(task.key),
         position=task.range.start,
         hint="Let the broker read them from another replica (elect another leader, or let this one copy the partition "
-        "anew), then run again. If none is whole, `airflow ckpt skip` lets the batch go and records it, and `airflow "
-        "ckpt replay range` reads what is left of the range.",
+        "again), then run again. If no replica is intact, `airflow ckpt skip` gives up the batch and records that, and "
+        "`airflow ckpt replay range` reads the remaining part of the range.",
     )

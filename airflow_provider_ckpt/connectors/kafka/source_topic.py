@@ -1,4 +1,4 @@
-"""What a broker says of a topic: its id, its partitions, and which offsets each of them holds."""
+"""Read a topic's metadata from the broker: its id, its partitions, and the offsets in each of them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _PAUSE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it is now.
+    """Current state of a topic.
 
-    :param id: given when it was created; another topic of the same name has another
-    :param partitions: their numbers, in order
-    :param readable: whether this client may read it
+    :param name: the topic's name
+    :param id: topic id, which a topic that is deleted and created again does not get again
+    :param partitions: numbers of the partitions, in order
+    :param readable: whether the connection's user may read the topic
     """
 
     name: str
@@ -34,18 +35,18 @@ class Topic:
     readable: bool = True
 
     def partition_id(self, number: int) -> str:
-        """A partition's name, as Kafka's own tools write it."""
+        """Return a partition's name, as Kafka's own tools write it."""
         return f"{self.name}-{number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which offsets of a partition can be read.
+    """Offsets in the log of a partition.
 
-    :param start: the first that the log still holds
-    :param end: the last stable offset: no transaction below it is open, and nothing can appear there any more
-    :param log_end: the high watermark: the end of what is there, open transactions included
-    :param leader_epoch: of the partition's leader; None if the broker does not say
+    :param start: first offset in the log
+    :param end: last stable offset: no transaction below it is open, and no further record can appear below it
+    :param log_end: high watermark, the end of the log including open transactions
+    :param leader_epoch: leader epoch of the partition; None if the broker does not report it
     """
 
     start: int
@@ -55,10 +56,12 @@ class Bounds:
 
 
 class Asking:
-    """Asks a cluster about one topic, on a connection that is kept.
+    """Client for the metadata of one topic, over one open connection.
 
-    :param client: client.id
-    :param kind: ``KafkaConsumer`` or ``KafkaProducer``: whose errors these are
+    :param connection: of the topic's cluster
+    :param topic: the topic's name
+    :param client: value of client.id, which brokers show
+    :param kind: ``KafkaConsumer`` or ``KafkaProducer``, the type of its errors
     """
 
     def __init__(self, connection: Connection, topic: str, client: str, kind: ErrorType) -> None:
@@ -71,7 +74,7 @@ class Asking:
 
     @property
     def admin(self) -> AdminClient:
-        """The client, opened when first needed.
+        """Admin client, which is created at the first use.
 
         :raises ConfigError: if the connection does not configure one
         """
@@ -83,10 +86,10 @@ class Asking:
         return self._open
 
     def describe(self) -> Topic:
-        """The topic.
+        """Return the topic.
 
-        :raises ConfigError: if there is none
-        :raises CkptError: if the cluster cannot be asked
+        :raises ConfigError: if it does not exist
+        :raises CkptError: if the cluster cannot be queried
         """
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
         from confluent_kafka.admin import AclOperation
@@ -102,7 +105,7 @@ class Asking:
                     raise
                 raise self._missing() from None
 
-        found = self._answer(f"asking for topic {self._topic}", question)
+        found = self._answer(f"describing topic {self._topic}", question)
         operations = found.authorized_operations
         return Topic(
             found.name,
@@ -112,9 +115,9 @@ class Asking:
         )
 
     def bounds(self, numbers: Iterable[int]) -> Mapping[int, Bounds]:
-        """Which offsets some partitions hold, for a reader of committed records.
+        """Return the offsets in some partitions, by partition number.
 
-        :raises CkptError: if the cluster cannot be asked, or a partition is gone
+        :raises CkptError: if the cluster cannot be queried, or a partition does not exist any more
         """
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
@@ -136,7 +139,7 @@ class Asking:
             ]
             return [{at.partition: said.result() for at, said in each.items()} for each in asked]
 
-        starts, ends, tops = self._answer(f"asking for the offsets of topic {self._topic}", question)
+        starts, ends, tops = self._answer(f"listing the offsets of topic {self._topic}", question)
         return {
             number: Bounds(
                 starts[number].offset,
@@ -148,7 +151,7 @@ class Asking:
         }
 
     def compacted(self) -> bool:
-        """Whether the topic may drop a record for a later one of its key; so, too, if this client may not know."""
+        """Return whether compaction may remove records; True if the user may not read the topic's configuration."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -163,20 +166,20 @@ class Asking:
                     raise
                 return True
 
-        return self._answer(f"asking for the configuration of topic {self._topic}", question)
+        return self._answer(f"reading the configuration of topic {self._topic}", question)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._open = None
         self._noticed.clear()
 
     def same(self, known: str | None, batch: str | None = None, tries: int = 1) -> Topic:
-        """The topic, which must be the one that is known.
+        """Return the topic if its id has not changed.
 
-        :param known: its id; None if there is nothing to compare with
-        :param batch: for messages
-        :param tries: how often to ask a cluster that does not answer in time
-        :raises SourceError: if a topic of the same name has taken its place
+        :param known: the expected id; None to accept any
+        :param batch: the batch's key, for the error message
+        :param tries: number of requests to a cluster that does not answer in time
+        :raises SourceError: if the topic was deleted and created again
         """
         for left in reversed(range(tries)):
             try:
@@ -187,7 +190,7 @@ class Asking:
                     raise
         if known not in (None, topic.id):
             raise SourceError(
-                f"topic {self._topic} is not the one that this pipeline reads: it was deleted and created anew "
+                f"topic {self._topic} is not the one that this pipeline reads: it was deleted and created again "
                 f"(its id was {known}, and is {topic.id} now), so its offsets mean other records.",
                 batch=batch,
                 hint="Declare a pipeline of a new name for the new topic.",
@@ -195,9 +198,10 @@ class Asking:
         return topic
 
     def _answer(self, doing: str, question: Callable[[float], T]) -> T:
-        """What the cluster answers in time; what goes wrong becomes an error of ours, with its reason if one is known.
+        """Run a request; retry it until the timeout while a partition has no leader, and convert errors.
 
-        :param question: given the seconds that an answer may take
+        :param doing: the operation, for error messages
+        :param question: sends the request, given its timeout in seconds
         """
         from confluent_kafka import KafkaException
 
@@ -211,7 +215,7 @@ class Asking:
                 if settles(error.args[0]) and time.monotonic() < deadline:
                     time.sleep(_PAUSE)
                     continue
-                self.admin.poll(0)  # where the client says what it met meanwhile
+                self.admin.poll(0)  # runs the callback that collects errors
                 raise failure(error, self._kind, doing, self._connection, self._noticed) from None
 
     def _missing(self) -> ConfigError:

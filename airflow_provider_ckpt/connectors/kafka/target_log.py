@@ -60,7 +60,7 @@ class TargetLog:
 
 
 class TargetLogs:
-    """Looks at a target's log.
+    """Reader of the ends of a target's logs, which detects lost records.
 
     :param pipeline: for the client's name
     :param may_be_emptied: whether records are deleted on purpose, so that their absence is no loss
@@ -86,9 +86,11 @@ class TargetLogs:
         )
 
     def lost(self, target: WrittenTopic, noted: TargetLog) -> str | None:
-        """A sentence that says what is gone of what was there when it was noted; None if nothing is.
+        """Describe the records that were lost since the ends were recorded; return None if none were.
 
-        :raises CkptError: if the broker cannot be asked
+        :param target: the target topic
+        :param noted: ends of its logs at the newest fence
+        :raises CkptError: if the broker cannot be queried
         """
         if noted.topic != target.id:
             return None
@@ -119,7 +121,7 @@ class TargetLogs:
             except KafkaConsumerError as error:
                 if error.recoverable:
                     raise
-                return None  # who may write to the topic need not be allowed to read it
+                return None  # the right to write to the topic does not include the right to read it
         for number, seen in found.items():
             if seen.lost is not None:
                 said = seen.lost.partition(" Reset to")[0].rstrip(".")

@@ -1,7 +1,7 @@
-"""The writing half of the kafka sink: a batch's rows, dead letters and receipt in one producer transaction.
+"""Write a batch's rows, dead letters and receipt in one producer transaction (writing side of the Kafka sink).
 
-A lane holds one source partition at a time. After any failure it lets go of it, so that what became of the transaction
-is read from the receipts topic and never guessed.
+A lane claims one source partition at a time. It releases the claim after any failure, so that the outcome of the
+transaction is read from the receipts topic with the next claim.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class _UnfitError(Exception):
-    """The broker refused some records; the transaction is gone."""
+    """Refusal of some records by the broker; the transaction was aborted."""
 
     def __init__(self, refused: Mapping[int, ErrorInfo]) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class _UnfitError(Exception):
 
 
 class _LettersError(Exception):
-    """The broker refused a dead letter; the transaction is gone."""
+    """Refusal of a dead letter by the broker; the transaction was aborted."""
 
     def __init__(self, letter: DeadLetter, error: KafkaError) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class _LettersError(Exception):
 
 
 class KafkaWriter:
-    """See :class:`~airflow_provider_ckpt.connectors.protocols.Writer`."""
+    """Writing side of the Kafka sink; see :class:`~airflow_provider_ckpt.connectors.protocols.Writer`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         assert pipeline.sink.topic is not None
@@ -73,7 +73,7 @@ class KafkaWriter:
         self._hold: Hold | None = None
 
     def deliver(self, task: BatchTask, content: Content) -> Outcome:
-        """Claim the task's verdict and have its effect; see :meth:`Writer.deliver`."""
+        """Write the batch and its receipt, unless it has a receipt already. See :meth:`Writer.deliver`."""
         from confluent_kafka import KafkaException
 
         try:
@@ -87,12 +87,12 @@ class KafkaWriter:
             return _failed(task, error.info)
         except KafkaException as error:
             return _failed(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
-        except BaseException:  # it may have come between a commit and its being remembered
+        except BaseException:  # it may have been raised between the commit and the update of the known receipts
             self.close()
             raise
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._let_go()
         self._topics = self._target = None
 
@@ -117,19 +117,19 @@ class KafkaWriter:
         if self._target is None:
             raise SinkError(
                 f"target topic {self._name} does not exist in connection {self._connection.id!r}.",
-                hint="It was there when the run began; create it again and start a new run.",
+                hint="It existed when the run started; create it again and start a new run.",
             )
         return self._target
 
     def _found(self, task: BatchTask) -> Outcome | None:
-        """The outcome of a batch that has a receipt."""
+        """Return the outcome of a batch that already has a receipt; None if it has none."""
         receipt = self._held(task.key.partition).receipt(task.key)
         if receipt is None:
             return None
         return Outcome(task.key, task.attempt, AttemptOutcome(receipt.verdict.value), receipt=receipt, found=True)
 
     def _persist(self, task: BatchTask, content: Content) -> Outcome:
-        """Try without the records that were refused until none is, and as often as dead letters may be refused."""
+        """Write the batch; retry without refused records, and ``max_dlq_retries`` times after a refused dead letter."""
         messages = messages_of(content.rows, self._pipeline.sink.key)
         bad = impossible(messages, self._described())
         refusals = 0
@@ -143,9 +143,9 @@ class KafkaWriter:
                 if refusals > self._pipeline.dead_letter_queue.max_dlq_retries:
                     raise self._undeliverable(task, failure) from None
                 time.sleep(LETTER_PAUSE)
-            # The client has numbered messages that the broker never took, so its next transaction would fail too.
+            # The client has numbered messages that were never sent, so its next transaction would fail, too.
             self._let_go()
-            found = self._found(task)  # a twin may have been faster
+            found = self._found(task)  # another attempt may have been faster
             if found is not None:
                 return found
 
@@ -167,7 +167,7 @@ class KafkaWriter:
         try:
             self._send_rows(messages)
             self._send_letters(task, letters, secret)
-            # Last, so that it hides as little as can be from who reads receipts up to the last stable offset.
+            # The receipt is sent last, so that it hides other receipts from readers for the shortest time.
             value = receipt_value(receipt, secret)
             producer.produce(self._receipts, value, receipt_key(self._context.ledger, task.key), 0)
             transactions.commit()
@@ -211,26 +211,26 @@ class KafkaWriter:
             info = self._info(error, "")
             if not info.recoverable and info.type is not ErrorType.FENCED:
                 raise _LettersError(letter, error)
-            # Not the dead letter's fault: the commit says what it is.
+            # The dead letter is not the cause; the commit raises the error.
 
     def _undeliverable(self, task: BatchTask, failure: _LettersError) -> CkptError:
         name = self._pipeline.dead_letter_queue.topic
         info = self._info(failure.error, f"writing a dead letter to topic {name}")
         return DeadLetterQueueError(
-            f"{info.message}. The dead letter of position {failure.letter.position} could not be kept, so nothing of "
+            f"{info.message}. The dead letter of position {failure.letter.position} could not be stored, so nothing of "
             "the batch was sent.",
             batch=str(task.key),
             position=failure.letter.position,
-            hint=f"Let topic {name} take it (max.message.bytes, rights), then run again.",
+            hint=f"Make topic {name} accept it (max.message.bytes, rights), then run again.",
         )
 
     def _info(self, error: KafkaError, doing: str) -> ErrorInfo:
         return error_info(error, ErrorType.KAFKA_PRODUCER, doing, self._connection)
 
     def _after(self, error: KafkaException, doing: str) -> ErrorInfo:
-        """The error as data. Whoever was pushed aside may have been by a newer run, and then that is the error.
+        """Convert an error and release the claim; if another producer took over the id, check for a newer epoch.
 
-        :raises FencedError: if the receipts topic knows a newer epoch
+        :raises FencedError: if the receipts topic contains a newer epoch
         """
         plain: KafkaError = error.args[0]
         told = plain if self._hold is None else self._hold.transactions.better(plain)
@@ -247,7 +247,7 @@ class KafkaWriter:
             return unreachable.info
         finally:
             self.close()
-        message = f"{info.message} (another lane has taken the partition over; what it did shows at the next attempt)"
+        message = f"{info.message} (another lane has taken over the partition; the next attempt reads its receipts)"
         return ErrorInfo(ErrorType.KAFKA_PRODUCER, message, True)
 
     def _fresh(self) -> WrittenTopics:

@@ -140,7 +140,7 @@ def test_a_target_that_may_lose_what_it_acknowledged_is_named(
         sink.check()
 
     (said,) = [record.getMessage() for record in caplog.records]
-    assert f"topic {harness.topic} may lose what was delivered: its unclean.leader.election.enable is true" in said
+    assert f"topic {harness.topic} may lose delivered records: its unclean.leader.election.enable is true" in said
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,7 @@ class TestAnotherTopic:
         assert identity() != before
 
     def test_the_reader_refuses_it(self, recreated: Ledger) -> None:
-        with closing(recreated.reader()) as reader, pytest.raises(SourceError, match="deleted and created anew"):
+        with closing(recreated.reader()) as reader, pytest.raises(SourceError, match="deleted and created again"):
             list(reader.read(recreated.planned[0]))
 
     def test_a_source_that_is_open_refuses_it(self, ledger: Ledger) -> None:
@@ -287,7 +287,7 @@ class TestAnotherTopic:
             ledger.broker.delete_topic(ledger.topic)
             ledger.broker.new_topic(name=ledger.topic)
 
-            with pytest.raises(SourceError, match="deleted and created anew"):
+            with pytest.raises(SourceError, match="deleted and created again"):
                 source.plan(PlanRequest([Todo(f"{ledger.topic}-0", 0)], None, EVERYTHING))
 
     def test_a_topic_created_anew_between_two_batches_of_a_lane_is_refused(self, ledger: Ledger) -> None:
@@ -390,7 +390,7 @@ class TestBrokers:
     def test_planning_from_a_paused_broker_fails_in_bounded_time(self, paused: Ledger) -> None:
         started = time.monotonic()
 
-        with closing(paused.source()) as source, pytest.raises(KafkaConsumerError, match="asking for topic") as caught:
+        with closing(paused.source()) as source, pytest.raises(KafkaConsumerError, match="describing topic") as caught:
             source.check()
 
         assert caught.value.info.whole

@@ -209,7 +209,7 @@ def test_a_paused_broker_fails_the_run_and_loses_nothing(events: Events) -> None
     events.replication.others = {CONNECTION: impatient}
     events.broker.pause()
     try:
-        with pytest.raises(CkptError, match=r"\[KafkaConsumer\] pipeline events: asking for topic"):
+        with pytest.raises(CkptError, match=r"\[KafkaConsumer\] pipeline events: describing topic"):
             events.replication.run()
     finally:
         events.broker.resume()

@@ -117,7 +117,7 @@ def test_nobody_writes_rows_among_the_receipts_of_another_pipeline(key: str) -> 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a/b", "a b", "ä", "a\n", "a\x00"])
 def test_what_cannot_be_a_topic_is_refused_by_its_key(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"sink\.topic: .* is no name of a topic"):
+    with pytest.raises(ConfigError, match=r"sink\.topic: .* is not a valid topic name"):
         require_topic(name, "sink.topic", "orders")
     assert require_topic("a" * 249, "sink.topic", "orders") == "a" * 249
 

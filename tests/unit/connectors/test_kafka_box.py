@@ -94,7 +94,7 @@ def test_brokers_need_no_connection(client: tuple[Client, list[dict[str, Any]]])
     kafka_box(None, brokers="other:9092").keep(TASK, letters(1), 0)
 
     assert client[1][0]["bootstrap.servers"] == "other:9092"
-    with pytest.raises(ConfigError, match="the kafka place for dead letters has no connection"):
+    with pytest.raises(ConfigError, match="the kafka dead_letter_queue has no connection"):
         kafka_box(None)
 
 

@@ -103,11 +103,11 @@ class TestConfiguration:
             ("enable.idempotence", "false"),
         ],
     )
-    @pytest.mark.parametrize("what", ["sink", "place for dead letters"])
+    @pytest.mark.parametrize("what", ["sink", "dead_letter_queue"])
     def test_a_setting_that_undoes_a_guarantee_of_writing_is_refused(
         self, setting: str, value: object, what: str
     ) -> None:
-        with pytest.raises(ConfigError, match=rf"sets {re.escape(setting)} to .*rests on"):
+        with pytest.raises(ConfigError, match=rf"sets {re.escape(setting)} to .*guarantees require"):
             require(connection(**SASL, **{setting: value}), what)
 
     @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ class TestConfiguration:
             {"delivery.report.only.error": True, "queuing.strategy": "lifo", "auto.commit.enable": "false"},
         ],
     )
-    @pytest.mark.parametrize("what", ["source", "sink", "place for dead letters"])
+    @pytest.mark.parametrize("what", ["source", "sink", "dead_letter_queue"])
     def test_what_ordinary_clients_set_for_themselves_is_left_out_and_refuses_nothing(
         self, settings: dict[str, Any], what: str
     ) -> None:
