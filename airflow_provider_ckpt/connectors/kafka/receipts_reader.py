@@ -109,8 +109,8 @@ class Reading:
             raise SinkError(
                 f"receipts topic {self._topic} holds a record at offset {message.offset()} that is not a receipt.",
                 hint="Another program writes to it. Stop that program, then write a record with the same key and "
-                "no value, which removes this one. Do not delete or empty the topic: without its receipts, delivered batches "
-                "would be sent again.",
+                "no value, which removes this one. Do not delete or empty the topic: without its receipts, delivered "
+                "batches would be sent again.",
             ) from error
         self._at = (message.offset() or 0) + 1
 
