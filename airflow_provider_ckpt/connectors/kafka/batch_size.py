@@ -33,7 +33,7 @@ def batch_records(connection: Connection, pipeline: str, topic: str, number: int
 
 
 def _width(connection: Connection, pipeline: str, topic: str, number: int, start: int) -> float:
-    """Return the mean bytes of up to 201 messages from ``start`` on; 0 if none arrives within :data:`_WAIT` seconds."""
+    """Return the mean bytes of up to 201 messages from ``start`` on; 0 if none arrives in time."""
     from confluent_kafka import Consumer, TopicPartition
 
     little = {"fetch.message.max.bytes": 1 << 18, "queued.min.messages": 1}

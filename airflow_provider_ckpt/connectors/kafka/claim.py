@@ -37,7 +37,7 @@ class Hold:
     :param topics: reads the end of the receipts topic
     :param context: ledger, pipeline and epoch
     :param partition: id of the source partition
-    :param batch_bytes: see :class:`Transactions`
+    :param batch_bytes: see :class:`~airflow_provider_ckpt.connectors.kafka.producers.Transactions`
     :raises FencedError: if the receipts topic contains a newer epoch
     :raises SinkError: if the receipts topic does not contain this epoch, or the broker cannot be reached
     """

@@ -24,11 +24,11 @@ _IRRELEVANT = "GROUP_AUTHORIZATION_FAILED"
 
 
 class Reading:
-    """Reader of one receipts topic, which applies each record to a :class:`Books`.
+    """Reader of one receipts topic.
 
     :param connection: of the topic's cluster
     :param topic: the topic's name
-    :param books: gets the records
+    :param books: state to which the records are applied
     :param committed: whether to read only committed records, which is necessary for receipts (see the module)
     """
 
@@ -67,7 +67,7 @@ class Reading:
     def to(self, end: int, seconds: float) -> None:
         """Read all records before an offset, and wait for the end of transactions that are open below it.
 
-        :param end: end of the topic, from :meth:`WrittenTopics.end`
+        :param end: offset after the last record to read, such as the end of the topic including open transactions
         :param seconds: maximum time, including the wait for open transactions
         :raises KafkaProducerError: if a transaction stays open for longer, or the broker cannot be reached
         """

