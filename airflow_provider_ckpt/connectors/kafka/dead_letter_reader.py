@@ -101,7 +101,7 @@ class KeptLetters:
         texts = {name: (value or b"").decode("utf-8", "replace") for name, value in rest}
         letter = DeadLetter(said.position, key, value, said.error, texts, own)
         letters = found.setdefault(said.source, {})
-        # The same dead letter may be written twice; a different message with its number was written later and is ignored.
+        # A dead letter may be written twice; another message with its number was written later and is ignored.
         letters.setdefault(said.number, KeptLetter(said.source, letter, _time(message)))
 
 
