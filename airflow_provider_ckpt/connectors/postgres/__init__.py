@@ -1,1 +1,1 @@
-"""PostgreSQL as source and sink: binary COPY through ADBC, a receipt in each batch's own transaction."""
+"""PostgreSQL source and sink: rows by binary COPY through ADBC, each batch and its receipt in one transaction."""

@@ -1,7 +1,8 @@
-"""Arrow columns as PostgreSQL's binary COPY wants them for a target table's column types.
+"""Convert Arrow columns to the form that PostgreSQL's binary COPY expects for a target table's column types.
 
-A column that has a binary form of its own goes as that. Any other goes to a temporary table in a form that PostgreSQL
-can cast. Where a batch is known to hold bad values, even its texts go as bytes, so that the server judges row by row.
+A column whose Arrow type matches the binary form of its PostgreSQL type is sent in that form. Any other is sent to a
+temporary table in a type that PostgreSQL can cast to the target's. In a batch that is known to hold bad values, even
+texts are sent as bytes, so that the server checks them row by row.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Encode = Callable[[Any], Any]
-"""From an Arrow column to the one that is sent; raises ``pyarrow.ArrowInvalid`` for a value that does not fit."""
+"""Function that converts an Arrow column to the one that is sent; raises ``pyarrow.ArrowInvalid`` if a value does not
+fit."""
 
 _EPOCH_2000 = 946_684_800_000_000
 _TIMESTAMP_INFINITY = -(2**63) + _EPOCH_2000 - 1
 _DATE_INFINITY = -(2**31) + 10_957 - 1
-"""What the driver, whose days and microseconds begin at 1970, gives for infinity, one less than for minus infinity."""
+"""Values by which the driver, which counts days and microseconds from 1970, represents infinity. Minus infinity is one
+more."""
 
 _DATE_SQL = (
     f"CASE {{0}} WHEN {_DATE_INFINITY} THEN date 'infinity' WHEN {_DATE_INFINITY + 1} THEN date '-infinity'"
@@ -53,12 +56,14 @@ _UUID_HEX = 32
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """How one column travels.
+    """Conversion of one column on its way to the target.
 
-    :param stage_type: its SQL type in a temporary table
-    :param value: SQL for the target's value, over the temporary table as ``s``
-    :param exact: the same, but an error where the column's length or scale would take something away
-    :param direct: whether what ``encode`` gives is also the target column's own binary form, and nothing of it is lost
+    :param name: the column's name
+    :param encode: converts the Arrow column to the one that is sent
+    :param stage_type: the column's SQL type in the temporary table
+    :param value: SQL expression of the target's value; the temporary table is named ``s`` in it
+    :param exact: like ``value``, but an error where the column's length or scale would cut or round the value
+    :param direct: whether the result of ``encode`` is the binary form of the target column and loses nothing there
     """
 
     name: str
@@ -70,9 +75,11 @@ class Field:
 
 
 def fields(schema: pa.Schema, target: Table, *, strict: bool) -> list[Field]:
-    """How each column of a batch travels to the target; the number stays behind, generated columns are left out.
+    """Return the conversion of each column of a batch, without the row number and the target's generated columns.
 
-    :param strict: False: nothing is encoded that could fail on this side; for the row-by-row path
+    :param schema: Arrow schema of the batch
+    :param target: the target table
+    :param strict: whether to use encodings that can fail on the client; False for the row-by-row path
     :raises ConfigError: if the target lacks a column, or a column has a type with no form in PostgreSQL
     """
     names = [name for name in schema.names if name != NUMBER]
@@ -88,7 +95,7 @@ def fields(schema: pa.Schema, target: Table, *, strict: bool) -> list[Field]:
 
 
 def encoded(rows: pa.Table, chosen: Sequence[Field]) -> pa.Table:
-    """The rows as they are sent.
+    """Return the rows with each column encoded as it is sent.
 
     :raises pyarrow.ArrowInvalid: if a value does not fit
     """
@@ -132,7 +139,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _native(column: Column, kind: pa.DataType) -> Encode | None:
-    """The encoding into the column's own binary form, or None if there is none that loses nothing."""
+    """Return the encoding into the column's own binary form; None if there is none without loss."""
     import pyarrow as pa
 
     receive = column.receive or ""
@@ -186,9 +193,10 @@ def _numeric(column: Column, kind: pa.DataType) -> Encode | None:
 
 
 def _raw(kind: pa.DataType) -> tuple[Encode, str, str] | None:
-    """For a type whose own binary form not every value has: an encoding that all have, its SQL type, the value from it.
+    """Return an encoding that cannot fail for types with values that have no binary form, such as texts and times.
 
-    :returns: the last as SQL with ``{0}`` for the sent column
+    :return: the encoding, the SQL type that it yields, and the SQL expression that converts it back, with ``{0}`` for
+        the sent column; None for other types
     """
     import pyarrow as pa
 
@@ -203,7 +211,7 @@ def _raw(kind: pa.DataType) -> tuple[Encode, str, str] | None:
 
 
 def _staged(column: Column, kind: pa.DataType) -> tuple[Encode, str]:
-    """The encoding into a type that a cast in SQL can start from, and that type."""
+    """Return an encoding into a type that SQL can cast to the target column's, and that type."""
     import pyarrow as pa
 
     types = pa.types
@@ -234,14 +242,14 @@ def _cast(wanted: pa.DataType) -> Encode:
 
 
 def _microseconds(array: Any) -> Any:
-    """Since 1970."""
+    """Return the times as microseconds since 1970."""
     import pyarrow as pa
 
     return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64())
 
 
 def _timestamp(array: Any) -> Any:
-    """Microseconds since 2000, the wire form: so that infinity, which Arrow does not know, comes through unchanged."""
+    """Return the times as microseconds since 2000, the wire form, which keeps infinity; Arrow has no infinite time."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,7 @@
-"""Refuses a user from whom row level security hides the sink's bookkeeping: it would look as if lost."""
+"""Refuse a user from whom row level security hides the sink's bookkeeping.
+
+To such a user the bookkeeping would look as if it were lost.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,17 @@ WHERE n.nspname = {0}::text AND c.relname = ANY ({1}::text[]) AND c.relkind = 'r
   AND CASE WHEN pg_catalog.has_table_privilege(c.oid, 'SELECT') THEN pg_catalog.row_security_active(c.oid) END
 ORDER BY c.relname
 """
-"""Policies that let this user read bookkeeping under row level security; a table without any has one line."""
+"""Policies that let this user read bookkeeping under row level security; one row for a table without a policy."""
 
 
 def refuse_hidden_bookkeeping(fetch: Fetch, books: Bookkeeping, context: SinkContext, connection: str) -> None:
-    """Fail if row level security lets the user see no bookkeeping of this pipeline.
+    """Raise ConfigError if row level security hides the bookkeeping of this pipeline from the user.
 
     :param fetch: runs a query
     :param books: the bookkeeping tables
-    :param context: names the pipeline
-    :param connection: id of the connection
-    :raises ConfigError: naming role, table and the command that prints what the role needs
+    :param context: gives the pipeline's name
+    :param connection: id of the Airflow connection, for the message
+    :raises ConfigError: with the role, the tables and the command that prints the needed statements
     """
     visible: dict[str, bool] = {}
     role = ""
@@ -50,6 +53,6 @@ def refuse_hidden_bookkeeping(fetch: Fetch, books: Bookkeeping, context: SinkCon
 
 
 def _shows(fetch: Fetch, condition: str, pipeline: str) -> bool:
-    """Whether a policy of the roles script, whose condition names no column but ``pipeline``, is for this one."""
+    """Return whether a policy of the roles script, whose condition names only column ``pipeline``, admits this one."""
     escaped = condition.replace("{", "{{").replace("}", "}}")
     return bool(fetch(f"SELECT {escaped} FROM (SELECT {{0}}::text AS pipeline) AS row", [pipeline])[0][0])

@@ -1,4 +1,4 @@
-"""Looks for the sink's bookkeeping tables, and creates what is absent."""
+"""Look up the sink's bookkeeping tables and create those that are absent."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ WHERE n.nspname = {0}::text AND NOT EXISTS (
 
 
 def tables_absent(fetch: Fetch, books: Bookkeeping, names: Sequence[str] = TABLES) -> bool:
-    """Whether one of the tables does not exist."""
+    """Return whether one of the tables does not exist."""
     return bool(fetch(_ABSENT, [books.schema, list(names)]))
 
 
 def columns_absent(fetch: Fetch, books: Bookkeeping) -> bool:
-    """Whether one of the tables was made by an earlier version, and lacks a column."""
+    """Return whether one of the tables was created by an earlier version and lacks a column."""
     return bool(fetch(_LACKING, [books.schema, *map(list, zip(*LATER_COLUMNS, strict=True))]))
 
 
 def create_tables(fetch: Fetch, books: Bookkeeping, connection: str, pipeline: str) -> None:
-    """Create what is absent.
+    """Create the bookkeeping tables and columns that are absent.
 
-    :param fetch: over a psycopg2 connection
-    :param connection: its id
-    :raises ConfigError: if its user may not
+    :param fetch: runs a statement over a psycopg2 connection
+    :param books: the bookkeeping tables
+    :param connection: id of the Airflow connection, for the message
+    :param pipeline: the pipeline's name, for the message
+    :raises ConfigError: if the user may not create them
     """
     import psycopg2
 

@@ -1,7 +1,7 @@
-"""How a lane's transaction begins: with its receipt claimed under the fence, in one round trip.
+"""Begin a lane's transaction and claim its receipt under the fence, in one round trip.
 
-A bound value would take four more, which small batches feel; so the values are written out as constants. A lane that is
-shut out, or comes second, is told by an error of its own statement, not by a row.
+Values are written into the SQL as constants, since binding them would take four more round trips. A fenced or duplicate
+claim raises an SQL error instead of returning a row.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ _UNIQUE, _NULL = "23505", "23502"
 
 
 def begin(receipt: Receipt, context: SinkContext, books: Bookkeeping, cursor: Any, settings: str) -> bool:
-    """Begin a transaction with the claim.
+    """Begin a transaction and claim the receipt in it.
 
+    :param receipt: the receipt to claim
+    :param context: ledger, pipeline and epoch of the writer
+    :param books: the bookkeeping tables
     :param cursor: an ADBC cursor in autocommit mode
-    :param settings: SQL calls that prepare the transaction, for a list of SELECT
-    :return: False if there is a receipt already; the transaction is to be rolled back then
-    :raises FencedError: if the fence is newer than the writer's epoch
-    :raises SinkError: if there is no such fence
+    :param settings: SQL calls that prepare the transaction, as the expressions of a SELECT
+    :return: False if there is a receipt already; the caller then rolls back the transaction
+    :raises FencedError: if the fence has a newer epoch than the writer
+    :raises SinkError: if the fence is absent or has an older epoch
     """
     from adbc_driver_manager import Error
 
@@ -50,7 +53,7 @@ def begin(receipt: Receipt, context: SinkContext, books: Bookkeeping, cursor: An
 
 
 def fenced(context: SinkContext, epoch: int) -> FencedError:
-    """A newer epoch holds the fence."""
+    """Return the error of a writer whose epoch is older than the fence's."""
     return FencedError(
         f"the sink holds epoch {epoch} of this pipeline, so epoch {context.epoch} may not write any more.",
         pipeline=context.pipeline,
@@ -59,7 +62,7 @@ def fenced(context: SinkContext, epoch: int) -> FencedError:
 
 
 def _shut_out(key: BatchKey, context: SinkContext, books: Bookkeeping, cursor: Any) -> CkptError:
-    """Why nothing may be claimed: the fence does not stand at the writer's epoch."""
+    """Return the error of a claim that failed because the fence has another epoch than the writer."""
     held = adbc_fetch(cursor)(books.fence_epoch, [context.ledger, context.pipeline])
     if held and held[0][0] > context.epoch:
         return fenced(context, held[0][0])

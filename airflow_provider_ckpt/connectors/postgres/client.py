@@ -1,4 +1,4 @@
-"""What the PostgreSQL source and sink share: quoting, connection strings, connections, and errors by SQLSTATE."""
+"""Shared by the PostgreSQL source and sink: quoting, connection strings, connections, and errors by SQLSTATE."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIBPQ = frozenset(
         "sslkey", "sslmode", "sslpassword", "sslrootcert", "target_session_attrs", "tcp_user_timeout",
     }
 )  # fmt: skip
-"""Keys of an Airflow connection's extra that libpq takes; others there are for other programs."""
+"""Keys of an Airflow connection's extra that are passed to libpq; others there are for other programs."""
 
 _SESSION = {
     "timezone": "UTC",
@@ -40,17 +40,17 @@ _REFUSED_LOGIN = re.compile(
 )
 _DRIVER_NOISE = re.compile(r"^[A-Z_]+: |\[libpq\] |(?:PGRES_FATAL_ERROR )|\. SQLSTATE: \w{5}$")
 _QUOTED = re.compile(r'"(?:.*"|.*)|0x[0-9a-f]{2}(?: 0x[0-9a-f]{2})*', re.DOTALL)
-"""A value in quotes, which may hold quotes itself or be cut off, and bytes of one."""
+"""A quoted value, which may contain quotes or be truncated, and the bytes of one in hexadecimal."""
 _SERVER_SAID = re.compile(r"(?:ERROR|FATAL|PANIC):  (.+)", re.DOTALL)
 
 
 def quote(name: str) -> str:
-    """An SQL identifier, quoted."""
+    """Return an SQL identifier in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: str | int | datetime | None) -> str:
-    """An SQL constant, quoted as libpq would; for the few places that take no bound value."""
+    """Return an SQL constant, quoted as by libpq, for statements that cannot bind values."""
     if value is None:
         return "NULL"
     if isinstance(value, int):
@@ -61,7 +61,7 @@ def literal(value: str | int | datetime | None) -> str:
 
 
 def split_table(name: str) -> tuple[str | None, str]:
-    """Schema (None: the search path decides) and table of ``schema.table``; a part may be in double quotes.
+    """Return schema and table of ``schema.table``; None as schema if it is left out. Parts may be in double quotes.
 
     :raises ConfigError: if it is neither ``table`` nor ``schema.table``
     """
@@ -76,9 +76,10 @@ def split_table(name: str) -> tuple[str | None, str]:
 
 
 def conninfo(connection: Connection, application: str, settings: dict[str, str] | None = None) -> str:
-    """A libpq connection string; it holds the password.
+    """Return a libpq connection string. It contains the password.
 
-    :param application: application_name, cut at the server's 63 bytes
+    :param connection: the Airflow connection
+    :param application: application_name, truncated to the server's 63 bytes
     :param settings: further session settings
     """
     extra = {key: str(value) for key, value in connection.extra.items() if key in _LIBPQ}
@@ -106,14 +107,15 @@ def _conninfo_value(value: str) -> str:
 
 
 def where_is(connection: Connection) -> str:
-    """The database for a person: no user, no password."""
+    """Return host, port and database for messages, without user and password."""
     return f"{connection.host or 'local socket'}:{connection.port or 5432}/{connection.schema or ''}"
 
 
 def require(connection: Connection | None, what: str) -> Connection:
-    """The connection, or a clear error.
+    """Return the connection, checked.
 
-    :raises ConfigError: if there is none or it is of another type
+    :param what: the connection's role, such as ``source``, for messages
+    :raises ConfigError: if there is no connection or it is of another type
     """
     if connection is None:
         raise ConfigError(
@@ -130,10 +132,13 @@ def require(connection: Connection | None, what: str) -> Connection:
 def open_psycopg(
     connection: Connection, application: str, kind: ErrorType, settings: dict[str, str] | None = None
 ) -> extensions.connection:
-    """A psycopg2 connection in autocommit mode, for the controlling half.
+    """Open a psycopg2 connection in autocommit mode, for the planning and control sides.
 
-    :param kind: ``Source`` or ``Sink``: whose error it is when that fails
+    :param connection: the Airflow connection
+    :param application: application_name of the session
+    :param kind: error type of a failure: ``Source`` or ``Sink``
     :param settings: further session settings
+    :raises CkptError: if it cannot be opened
     """
     import psycopg2
 
@@ -146,10 +151,13 @@ def open_psycopg(
 
 
 def open_adbc(connection: Connection, application: str, kind: ErrorType, settings: dict[str, str] | None = None) -> Any:
-    """An ADBC connection in autocommit mode, for a lane; transactions are begun by statements.
+    """Open an ADBC connection in autocommit mode, for a lane; transactions are begun by statements.
 
-    :param kind: ``Source`` or ``Sink``: whose error it is when that fails
+    :param connection: the Airflow connection
+    :param application: application_name of the session
+    :param kind: error type of a failure: ``Source`` or ``Sink``
     :param settings: further session settings
+    :raises CkptError: if it cannot be opened
     """
     from adbc_driver_manager import AdbcConnection, Error
     from adbc_driver_postgresql import dbapi
@@ -171,15 +179,15 @@ def open_adbc(connection: Connection, application: str, kind: ErrorType, setting
 
 
 _OPENING = Lock()
-"""Held while a database is opened, so that a lane's reader and writer wait for one instead of each opening its own."""
+"""Held while a database is opened, so that a lane's reader and writer share one instead of each opening its own."""
 
 
 @cache
 def _database(conninfo: str) -> Any:
-    """The driver's idea of a database, kept by the process.
+    """Return the driver's database object, cached for the life of the process.
 
-    To open one, the driver reads every type of the catalog, which costs ten times what a connection costs. A type made
-    since then does no harm: columns of such types are read as text, and are written by their own binary form.
+    To open one, the driver reads every type of the catalog, which takes ten times as long as opening a connection.
+    Types that are created later need no new one: their columns are read as text and written in their own binary form.
     """
     import adbc_driver_postgresql
 
@@ -187,14 +195,14 @@ def _database(conninfo: str) -> Any:
 
 
 class _Kept:
-    """Stands for the database in a connection, which would close it along with itself."""
+    """Replacement of the database object in a connection, so that closing the connection leaves the database open."""
 
     def close(self) -> None:
-        """Leave it open."""
+        """Do nothing."""
 
 
 def connect_error(error: Exception, connection: Connection, kind: ErrorType) -> ErrorInfo:
-    """Why a connection could not be opened: refused for good (password, database, rights), or unreachable for now."""
+    """Return the error of a failed connection: permanent if refused (password, database, rights), else transient."""
     text = says(error)
     message = f"cannot connect to PostgreSQL at {where_is(connection)} (connection {connection.id!r}): {text}"
     if _REFUSED_LOGIN.search(text):
@@ -203,14 +211,14 @@ def connect_error(error: Exception, connection: Connection, kind: ErrorType) -> 
 
 
 def sqlstate_of(error: Exception) -> str | None:
-    """The SQLSTATE that psycopg2 or ADBC carries, if any."""
+    """Return the SQLSTATE of a psycopg2 or ADBC error; None if it has none."""
     return getattr(error, "pgcode", None) or getattr(error, "sqlstate", None)
 
 
 def says(error: Exception) -> str:
-    """The first line of what the server said, without the driver's own words around it.
+    """Return the first line of the server's message, without the text that the driver adds.
 
-    What follows may show the record (``Failing row contains …``), which only a dead letter may do.
+    Later lines may show the record (``Failing row contains …``), which only a dead letter may do.
     """
     text = str(error).strip()
     while (cleaned := _DRIVER_NOISE.sub("", text).strip()) != text:
@@ -220,7 +228,7 @@ def says(error: Exception) -> str:
 
 
 def without_values(message: str, state: str | None) -> str:
-    """Return the server's message without the values it quotes, for logs and events, which must not show records.
+    """Return the server's message without the values that it quotes: logs and events must not show records.
 
     Data errors (class 22) quote values; errors of other classes quote the names of tables, columns and constraints.
     """
@@ -230,10 +238,12 @@ def without_values(message: str, state: str | None) -> str:
 
 
 def error_info(error: Exception, kind: ErrorType, doing: str = "", *, lost: bool = False) -> ErrorInfo:
-    """An error of psycopg2 or ADBC as data (semantics, section 7).
+    """Return an error of psycopg2 or ADBC as error information (semantics, section 7).
 
-    :param doing: what was being done, for the message
-    :param lost: the connection is gone, so what the server did last is unknown
+    :param error: the driver's exception
+    :param kind: error type: ``Source`` or ``Sink``
+    :param doing: the interrupted operation, for the message
+    :param lost: whether the connection was lost, so that the result of its last statement is unknown
     """
     state = sqlstate_of(error)
     said = without_values(says(error), state)
@@ -252,6 +262,6 @@ def _is_lost(error: Exception) -> bool:
 
 
 def raised(info: ErrorInfo, hint: str | None = None) -> CkptError:
-    """The exception for an error of a source or sink."""
+    """Return the exception for the error information of a source or sink."""
     kind = SourceError if info.type is ErrorType.SOURCE else SinkError
     return kind(info.message, sqlstate=info.sqlstate, recoverable=info.recoverable, whole=info.whole, hint=hint)

@@ -1,8 +1,8 @@
-"""The closed bound: the position before which nothing new can appear in a table any more.
+"""Find the closed bound: the position below which no new rows can appear in a table.
 
-A candidate is noted (one past the greatest cursor value) and after it the transactions then running. Whoever drew a
-smaller value was running by then; once they have ended, nothing can appear below the candidate. A candidate that
-did not close in time is kept for the next planning, as JSON.
+First a candidate, one past the greatest cursor value, is read, and then the running transactions. A transaction that
+got a smaller value was running at that time; once all of these have ended, nothing can appear below the candidate. A
+candidate that did not close in time is stored for the next planning, as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 from airflow_provider_ckpt.core.errors import SourceError
 
 _POLL = (0.005, 0.25)
-"""Seconds between looks at the running transactions: the first pause and the longest."""
+"""Shortest and longest pause between polls of the running transactions, in seconds."""
 
 _RUNNING = """
 SELECT DISTINCT l.virtualtransaction
@@ -27,7 +27,8 @@ WHERE l.locktype = 'virtualxid' AND l.pid <> pg_catalog.pg_backend_pid() AND a.d
   AND coalesce(a.backend_type, '') NOT IN ('autovacuum worker', 'parallel worker', 'walsender')
   AND NOT (a.backend_type IS NULL AND a.usesysid IS NULL)
 """
-"""Of another user's session only database and user are visible without rights; one without a user is autovacuum's."""
+"""Running transactions of other sessions. Without rights, only the database and user of another user's session are
+visible; a session without a user is autovacuum's."""
 
 _PREPARED = """
 SELECT transaction::text || ' ' || gid FROM pg_catalog.pg_prepared_xacts
@@ -35,20 +36,20 @@ WHERE database = pg_catalog.current_database()
 """
 _LAST_MICROSECOND = 2**63 - 1
 _UNCOUNTED = "294247-01-01"
-"""From here on the microseconds since 1970 are more than a 64-bit number holds, and infinity is later still."""
+"""First day whose microseconds since 1970 exceed a 64-bit integer; infinity is greater."""
 
 _ZONES = 900_000_000
-"""Microseconds of a quarter of an hour: the time zones of all places are whole numbers of it apart."""
+"""Microseconds of a quarter of an hour; all time zones differ by multiples of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A bound that may not have closed yet.
+    """Bound that may not have closed yet.
 
     :param position: the candidate bound
-    :param virtual: virtual transactions that were running when it was noted and have not been seen to end
-    :param prepared: prepared transactions that it waits for
-    :param seen: prepared transactions at the last look; one that is not among them may be a noted one, prepared since
+    :param virtual: virtual ids of the transactions that were running when the candidate was read and have not ended
+    :param prepared: prepared transactions that must end before the bound closes
+    :param seen: prepared transactions at the last poll; a newer one may be a transaction of ``virtual``, prepared since
     """
 
     position: int
@@ -58,11 +59,15 @@ class Candidate:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can appear below it any more."""
+        """Whether no new rows can appear below the position."""
         return not (self.virtual or self.prepared)
 
     def look(self, virtual: frozenset[str], prepared: frozenset[str]) -> Candidate:
-        """What it still waits for, given what runs and is prepared now; ``virtual`` must have been read first."""
+        """Return the candidate without the transactions that have ended.
+
+        :param virtual: transactions that are running now; must be read before ``prepared``
+        :param prepared: transactions that are prepared now
+        """
         still = self.virtual & virtual
         waiting = self.prepared & prepared
         if still != self.virtual:
@@ -70,7 +75,7 @@ class Candidate:
         return Candidate(self.position, still, waiting, prepared)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {
             "candidate": self.position,
             "virtual": sorted(self.virtual),
@@ -80,13 +85,13 @@ class Candidate:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Candidate:
-        """The candidate that :meth:`to_json` wrote."""
+        """Return the candidate that :meth:`to_json` wrote."""
         return cls(data["candidate"], frozenset(data["virtual"]), frozenset(data["prepared"]), frozenset(data["seen"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What waiting for a bound found.
+    """Result of waiting for a bound.
 
     :param bound: the newest candidate that closed, or None
     :param waiting: the newest candidate, if it did not close
@@ -99,9 +104,10 @@ class Closing:
 def close(fetch: Fetch, candidate: int | None, kept: Candidate | None, wait: float) -> Closing:
     """Wait until a candidate has closed.
 
-    :param candidate: noted just now, before this call; None if the table is empty
-    :param kept: one that an earlier planning left waiting
-    :param wait: seconds at most
+    :param fetch: runs a query
+    :param candidate: the candidate position, read just before this call; None if the table is empty
+    :param kept: an earlier planning's candidate that had not closed
+    :param wait: longest time to wait, in seconds
     """
     deadline = time.monotonic() + wait
     pause, longest = _POLL
@@ -129,7 +135,7 @@ def _transactions(fetch: Fetch) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def greatest_position(fetch: Fetch, table: Table, cursor: str) -> int | None:
-    """The position of the greatest cursor value, None if the table is empty.
+    """Return the position of the greatest cursor value; None if the table is empty.
 
     :raises SourceError: if the greatest or smallest value is infinite or too large to have a successor
     """
@@ -150,9 +156,12 @@ def greatest_position(fetch: Fetch, table: Table, cursor: str) -> int | None:
 
 
 def candidate(fetch: Fetch, table: Table, cursor: str, greatest: int | None) -> int | None:
-    """One past the greatest cursor value, or less where a coarse type lets more rows of the current value appear.
+    """Return one past the greatest cursor value, or less where more rows can get the current value of a coarse type.
 
-    :param greatest: as :func:`greatest_position` gave it
+    :param fetch: runs a query
+    :param table: the source table
+    :param cursor: the cursor column's name
+    :param greatest: result of :func:`greatest_position`
     """
     if greatest is None:
         return None
@@ -163,15 +172,17 @@ def candidate(fetch: Fetch, table: Table, cursor: str, greatest: int | None) -> 
     if now is None:
         return following
     earliest, granularity = now
-    if kind is CursorKind.TIMESTAMP:  # in the time zone of whoever wrote the greatest
+    if kind is CursorKind.TIMESTAMP:  # in the time zone of the session that wrote the greatest value
         earliest += round((greatest - earliest) / _ZONES) * _ZONES
     return min(following, earliest) if abs(greatest - earliest) <= granularity else following
 
 
 def _earliest_next(fetch: Fetch, kind: CursorKind, precision: int) -> tuple[int, int] | None:
-    """The smallest position that a row stamped with the present time may still get, of a time without zone in UTC; and
-    twice the type's granularity."""
-    if kind is CursorKind.DATE:  # whatever the time zone of whoever fills it in
+    """Return the smallest position that a row with the current time can still get, and twice the type's granularity.
+
+    A time without time zone is taken as UTC. None if the type is not coarse.
+    """
+    if kind is CursorKind.DATE:  # the earliest date in any time zone
         date = "(clock_timestamp() AT TIME ZONE 'Etc/GMT+12')::date"
         return int(fetch(f"SELECT {position_sql(kind, date)}", [])[0][0]), 2 * DAY
     if kind in INTEGERS or not 0 <= precision < 6:

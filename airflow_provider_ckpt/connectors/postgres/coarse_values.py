@@ -1,6 +1,7 @@
-"""Cursor values that stand still for a while, so that a new row can get one that was read already.
+"""Detect cursor values that repeat for longer than their type requires.
 
-An expression of the server's own functions is tried out; other code is only read.
+With such values a new row can get a position that was read already. Default expressions that call only the server's
+own functions are evaluated; other code is only parsed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SAMPLES = 4
 
 _SECOND = 1_000_000
 _UNITS = {"microsecond": 1, "millisecond": 1_000, "second": _SECOND}
-"""Units of date_trunc in microseconds; the others are coarser than any column."""
+"""Units of date_trunc in microseconds; all other units are coarser than any column."""
 
 _ROUNDED = re.compile(
     r"\b(?:date_bin|floor|ceil|ceiling|round|trunc|div|to_char|to_date|make_date|date)\s*\("
@@ -40,10 +41,12 @@ _UNIQUE = re.compile(r"random|nextval|uuid", re.IGNORECASE)
 
 
 def coarse(fetch: Fetch, filling: Filling, kind: CursorKind, precision: int) -> bool:
-    """Whether what fills a cursor gives the same value for longer than its type has to.
+    """Return whether an expression that fills a cursor repeats values for longer than the cursor's type requires.
 
+    :param fetch: runs a query
+    :param filling: the code that fills the cursor
     :param kind: the cursor's type
-    :param precision: digits of its seconds; negative for all six
+    :param precision: fractional digits of its seconds; negative for all six
     """
     if kind is CursorKind.DATE:
         return False
@@ -57,7 +60,7 @@ def coarse(fetch: Fetch, filling: Filling, kind: CursorKind, precision: int) -> 
 
 
 def _coarse_number(filling: Filling) -> bool:
-    """Whether it is a number of seconds, milliseconds or the like, without anything that tells rows apart."""
+    """Return whether it counts seconds, milliseconds or the like, and nothing distinguishes rows of one count."""
     code = " ".join(filling.values)
     timed = _CLOCK.search(code) or (filling.generated and re.search(r"\bepoch\b|date_part", code, re.IGNORECASE))
     if not timed or _UNIQUE.search(code):
@@ -66,9 +69,9 @@ def _coarse_number(filling: Filling) -> bool:
 
 
 def _grain(text: str, *, whole: bool = True) -> int:
-    """Return to how many microseconds an expression rounds, as far as its text tells.
+    """Return the number of microseconds to which an expression rounds, judged by its text.
 
-    :param whole: whether seconds since 1970 as an integer are rounded, which they are not once multiplied
+    :param whole: whether an integer number of seconds since 1970 counts as rounded
     """
     grain = DAY if _ROUNDED.search(text) else 1
     for argument in arguments(text, ["date_trunc"]):
@@ -82,9 +85,12 @@ def _grain(text: str, *, whole: bool = True) -> int:
 
 
 def _stands_still(fetch: Fetch, text: str, kind: CursorKind, own: int) -> bool:
-    """Whether a default is coarser than its column, by what it gives now.
+    """Return whether a default is coarser than its column, judged by a few evaluations.
 
-    :param own: microseconds that the column can tell apart
+    :param fetch: runs a query
+    :param text: SQL expression of the default
+    :param kind: the cursor's type
+    :param own: the column's resolution in microseconds
     """
     samples: list[int] = []
     try:
@@ -95,7 +101,7 @@ def _stands_still(fetch: Fetch, text: str, kind: CursorKind, own: int) -> bool:
                 return False
             time.sleep(1.1 * own / 1_000_000)
     except Exception as error:
-        if sqlstate_of(error) is None:  # the connection, and not the expression
+        if sqlstate_of(error) is None:  # the connection failed, not the expression
             raise
         return False
     return True

@@ -1,4 +1,4 @@
-"""SQL and PL/pgSQL as text: statements, assignments, calls and literals, as far as patterns can tell them."""
+"""Parse SQL and PL/pgSQL by regular expressions: statements, assignments, calls and literals."""
 
 from __future__ import annotations
 
@@ -54,10 +54,11 @@ _ROWS = frozenset({"new", "old", "null"})
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement of PL/pgSQL, or what stands before it (``IF … THEN``) with it.
+    """One statement of PL/pgSQL, with the text before it (``IF … THEN``).
 
-    :param assigned: what it assigns, in lower case: ``new.field``, or the variable without its field
-    :param values: what it assigns to these, as SQL, where that stands by itself
+    :param text: the statement, without comments
+    :param assigned: names of what it assigns, in lower case: ``new.field``, or a variable without its field
+    :param values: assigned expressions as SQL, where they can be separated from the statement
     """
 
     text: str
@@ -66,13 +67,13 @@ class Statement:
 
     @property
     def words(self) -> frozenset[str]:
-        """Names of variables that it may use."""
+        """Names of the variables that it may use."""
         found = {_target(word) for word in _WORD.findall(_LITERAL.sub("''", self.text))}
         return frozenset(found - _KEYWORDS)
 
 
 class TriggerCode:
-    """Body of a trigger's function in PL/pgSQL."""
+    """Body of a trigger function in PL/pgSQL."""
 
     def __init__(self, body: str) -> None:
         statements = split(body)
@@ -86,7 +87,7 @@ class TriggerCode:
         return [_statement(text) for text in self._texts]
 
     def filling(self, column: str) -> Sequence[Statement]:
-        """Return the statements that may decide the value of a column of the new row; empty if none assigns it."""
+        """Return the statements that may determine a column of the new row; empty if none assigns it."""
         wanted = {f"new.{column.lower()}", "new"}
         found: list[Statement] = []
         while True:
@@ -123,7 +124,7 @@ def literals(text: str) -> list[str]:
 
 
 def calls(text: str) -> Iterator[tuple[str | None, str]]:
-    """Yield schema, where it is named, and name of each function that a text calls."""
+    """Yield schema (None if it is not named) and name of each function that a text calls."""
     for schema, name in _CALLED.findall(_LITERAL.sub("''", text)):
         yield (unquoted(schema) if schema else None), unquoted(name)
 
@@ -144,7 +145,7 @@ def arguments(text: str, functions: Collection[str]) -> Iterator[str]:
 
 
 def unquoted(name: str) -> str:
-    """A name as the catalog has it."""
+    """Return a name as it is in the catalog: without quotes, or in lower case."""
     return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
 
 
@@ -169,7 +170,7 @@ def _statement(text: str) -> Statement:
 
 
 def _target(name: str) -> str:
-    """A variable's name, or that of a field of the new or old row."""
+    """Return the name of a variable, or of a field of the new or old row."""
     first, _, rest = name.partition(".")
     row = unquoted(first.partition("[")[0])
     return f"{row}.{unquoted(rest.partition('[')[0]).lower()}" if row in ("new", "old") and rest else row

@@ -1,6 +1,6 @@
-"""PostgreSQL's types as this connector sees them: which go binary, and what Spark calls them.
+"""Map PostgreSQL types to Spark types and cursor values to positions.
 
-Every other type is read as its text, which loses nothing and which PostgreSQL can read back.
+Types without an entry are read as text, which loses nothing and which PostgreSQL can read back.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ SPARK_TYPES = {
     "timestamp": "timestamp_ntz",
     "timestamptz": "timestamp",
 }
-"""Types that the reader takes in binary form, by their name in pg_type; the rest are ``string``."""
+"""Spark types of the types that are read in binary form, by their name in pg_type; all others are ``string``."""
 
 
 class CursorKind(StrEnum):
-    """What a cursor column counts, by the name of its type."""
+    """Type of a cursor column, by its name in pg_type."""
 
     INT2 = "int2"
     INT4 = "int4"
@@ -51,12 +51,13 @@ LEAST = {
     CursorKind.TIMESTAMP: FIRST_DAY * DAY,
     CursorKind.TIMESTAMPTZ: FIRST_DAY * DAY,
 }
-"""The smallest position that a cursor can have."""
+"""Smallest position of each cursor type."""
 
 
 def position_sql(kind: CursorKind, column: str) -> str:
-    """SQL for the position of a cursor value, exact on every server version.
+    """Return the SQL expression of a cursor value's position, exact on every server version.
 
+    :param kind: the cursor's type
     :param column: an SQL expression of the cursor's type
     """
     if kind in INTEGERS:
@@ -68,7 +69,7 @@ def position_sql(kind: CursorKind, column: str) -> str:
 
 
 def value_sql(kind: CursorKind, position: int) -> str:
-    """SQL constant ``v`` of the cursor's type for which ``cursor >= v`` is what ``position(cursor) >= position`` is."""
+    """Return an SQL constant ``v`` such that ``cursor >= v`` means the same as ``position(cursor) >= position``."""
     if kind in INTEGERS:
         return f"'{position:d}'::bigint"
     days, microseconds = divmod(position, DAY)

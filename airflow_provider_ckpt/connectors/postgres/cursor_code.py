@@ -1,6 +1,6 @@
-"""Code that fills the cursor column of new rows: defaults, generated columns, triggers, and functions that these call.
+"""Find the code that fills the cursor column of new rows: defaults, generated columns, triggers, and their functions.
 
-It is the table owner's, so it is read and never run.
+The code belongs to the table's owner, so it is only parsed, never run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace n O
 WHERE t.tgrelid = ANY ({0}::oid[]) AND NOT t.tgisinternal AND t.tgtype & 3 = 3 AND t.tgtype & 20 <> 0
   AND t.tgenabled NOT IN ('D', 'R')
 """
-"""Row triggers before an insert or update that are in force."""
+"""Enabled row triggers before an insert or update."""
 
 _FUNCTIONS = """
 SELECT n.nspname::text, p.proname::text, l.lanname::text,
@@ -49,7 +49,7 @@ JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 WHERE p.proname = ANY ({0}::text[]) AND n.nspname NOT IN ('pg_catalog', 'information_schema')
 """
 _DEPTH = 5
-"""Functions that call functions: how far they are followed."""
+"""Greatest depth to which calls of functions by functions are followed."""
 
 _GIVERS = ("nextval", "currval")
 _CONSTANT = re.compile(r"[\s(]*'((?:[^']|'')+)'\s*(?:::[\w.]+|\))*[\s)]*(?:::[\w.]+)?\s*", re.DOTALL)
@@ -72,28 +72,28 @@ _TEXT = re.compile(
     r"|pg_catalog\.(?:format|quote_ident|concat|concat_ws|lower|upper|pg_get_serial_sequence)(?=\())*",
     re.IGNORECASE,
 )
-"""All that may stand in an expression that is evaluated here, once its constants are left out."""
+"""Everything that an expression may contain, besides its constants, to be evaluated here."""
 
 _READABLE = frozenset({"sql", "plpgsql"})
 _FROM_CLOCK = frozenset({"moddatetime"})
-"""Trigger functions in C that set a column to the time of the transaction."""
+"""C trigger functions that set a column to the time of the transaction."""
 
 _BY_ARGUMENT = frozenset({"autoinc"})
-"""Trigger functions in C that take sequences by their arguments."""
+"""C trigger functions whose arguments name sequences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """One piece of code that gives the cursor its value.
+    """Default, generated column or trigger that gives the cursor its value.
 
-    :param label: what it is, for a person
-    :param texts: the code that decides the value, with the functions that it calls
-    :param values: the expressions among them that may be the value
-    :param own: whether it is an expression of the server's functions alone
-    :param trigger: whether it is a trigger's
+    :param label: description for messages
+    :param texts: the code that determines the value, with the functions that it calls
+    :param values: the expressions in it that may be the value
+    :param own: whether it is an expression that calls only the server's own functions
+    :param trigger: whether it is a trigger
     :param generated: whether it computes the cursor from other columns
     :param sequences: oids of the sequences that it takes values from
-    :param unreadable: why it cannot be known what values it gives; None if it can
+    :param unreadable: reason why its values cannot be known, as the predicate of a sentence; None if they can
     """
 
     label: str
@@ -107,7 +107,7 @@ class Filling:
 
 
 def fillings(fetch: Fetch, columns: Sequence[OriginColumn]) -> Sequence[Filling]:
-    """Return every piece of code that fills one of these columns in a new row, or in one that changes."""
+    """Return all code that fills one of these columns in new or updated rows."""
     return [*_defaults(fetch, columns), *_triggers(fetch, columns)]
 
 
@@ -168,9 +168,11 @@ def _triggers(fetch: Fetch, columns: Sequence[OriginColumn]) -> Iterator[Filling
 
 
 def _with_sequences(fetch: Fetch, filling: Filling, passed: Sequence[str]) -> Filling:
-    """Return it with the sequences that it names, or with why they cannot be known.
+    """Return the code with the sequences that it names, or with the reason why they cannot be known.
 
-    :param passed: arguments of a trigger
+    :param fetch: runs a query
+    :param filling: the code that fills the cursor
+    :param passed: arguments of the trigger
     """
     texts = [*filling.texts, *(inner for text in filling.texts for inner in literals(text) if _gives([inner]))]
     given: set[str] = set()
@@ -196,7 +198,7 @@ def _with_sequences(fetch: Fetch, filling: Filling, passed: Sequence[str]) -> Fi
 
 
 def _followed(fetch: Fetch, texts: Sequence[str]) -> tuple[list[str], str | None]:
-    """Return texts with the bodies of the functions that they call, and which of these cannot be read."""
+    """Return the texts with the bodies of the functions that they call, and a message if one of these is unreadable."""
     found, unreadable = list(texts), None
     seen: set[tuple[str, str, str]] = set()
     for _ in range(_DEPTH):
@@ -218,21 +220,21 @@ def _followed(fetch: Fetch, texts: Sequence[str]) -> tuple[list[str], str | None
 
 
 def _evaluated(fetch: Fetch, argument: str) -> str | None:
-    """Return the text that an expression of constants gives; None if it is anything else."""
+    """Return the value of an expression of constants as text; None if it contains anything else."""
     expression = _TEXT_FUNCTIONS.sub(lambda found: f"pg_catalog.{found[1]}", argument)
     if not _TEXT.fullmatch(re.sub(r"'(?:[^']|'')*'", "''", expression)):
         return None
     try:
         value = fetch(f"SELECT ({expression})::text", [])[0][0]
     except Exception as error:
-        if sqlstate_of(error) is None:  # the connection, and not the expression
+        if sqlstate_of(error) is None:  # the connection failed, not the expression
             raise
         return ""  # no such sequence
     return None if value is None else str(value)
 
 
 def _told(text: str, variables: dict[str, str]) -> str:
-    """A text with the variables that a trigger is given, as constants."""
+    """Return a text with the variables of a trigger function replaced by constants."""
     for name, value in variables.items():
         constant = "'" + value.replace("'", "''") + "'"
         pattern = rf"(?<![\w$.]){re.escape(name)}(?![\w$])"

@@ -1,7 +1,7 @@
-"""Sequences, however they are linked, clocks and subscriptions that fill a cursor column in new rows.
+"""Check the sequences, clocks and subscriptions that fill a cursor column in new rows.
 
-A value that is smaller than one that was read already means a row that is never read, so whatever gives out such values
-is reported by name before anything is sent.
+A new row with a smaller cursor value than one that was read already would never be read, so everything that can produce
+such values is reported by name before anything is sent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ JOIN pg_catalog.pg_depend d ON (d.classid = 'pg_catalog.pg_attrdef'::regclass AN
   AND d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = g.attrelid AND d.refobjsubid > 0
 JOIN pg_catalog.pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attnum <> g.attnum
 """
-"""Columns that a generated cursor is computed from; those are not generated themselves."""
+"""Columns from which a generated cursor is computed; they are not generated themselves."""
 
 _SUBSCRIBED = """
 SELECT DISTINCT pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_subscription_rel r
@@ -50,10 +50,10 @@ WHERE r.srrelid = ANY ({0}::oid[])
 
 
 class Problem(NamedTuple):
-    """Reason why new rows will come below those that were read.
+    """Reason why new rows can get smaller positions than rows that were read.
 
     :param seen: the reason, as a sentence
-    :param remedy: what can be done about it
+    :param remedy: the correction, as an imperative without a full stop
     """
 
     seen: str
@@ -61,7 +61,7 @@ class Problem(NamedTuple):
 
 
 class CursorValues:
-    """Whatever fills the cursor of one table or view."""
+    """Sequences and code that fill the cursor of one table or view."""
 
     def __init__(self, fetch: Fetch, table: Table, cursor: str) -> None:
         self._fetch = fetch
@@ -72,7 +72,7 @@ class CursorValues:
 
     @cached_property
     def sequence_oids(self) -> frozenset[int]:
-        """Every sequence that gives it values."""
+        """Oids of all sequences that give the cursor its values."""
         if self._kind not in INTEGERS:
             return frozenset()
         return self._linked(self._columns) | {oid for item in self._fillings for oid in item.sequences}
@@ -82,7 +82,7 @@ class CursorValues:
         return fillings(self._fetch, self._columns)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the reasons why new rows will come below those that were read."""
+        """Yield the reasons why new rows can get smaller positions than rows that were read."""
         for (name,) in self._fetch(_SUBSCRIBED, [_oids(self._columns)]):
             yield Problem(
                 f"{name} gets its rows by logical replication, in the order in which transactions were committed, "
@@ -128,15 +128,15 @@ class CursorValues:
                 )
             if not sequence.readable:
                 log.warning(
-                    "%s this user may not see how far it is: GRANT SELECT ON SEQUENCE %s, so that values that are "
-                    "given out below the checkpoint can be told",
+                    "%s this user may not read its current value: GRANT SELECT ON SEQUENCE %s, so that values that it "
+                    "assigns below the checkpoint can be detected",
                     fills,
                     sequence.name,
                 )
 
     @property
     def _indirect(self) -> frozenset[int]:
-        """Sequences of the columns that a generated cursor is computed from."""
+        """Oids of the sequences of the columns from which a generated cursor is computed."""
         if self._kind not in INTEGERS:
             return frozenset()
         columns = [

@@ -1,4 +1,4 @@
-"""Dead letters in a PostgreSQL table of their own, whatever the sink is; pipelines and ledgers may share one."""
+"""Store dead letters in a PostgreSQL table for any sink; pipelines and ledgers may share one table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PAGE = 1000
 
 
 class PostgresBox:
-    """See :class:`~airflow_provider_ckpt.connectors.dead_letter_store.LetterBox`."""
+    """Dead letter store in a table; see :class:`~airflow_provider_ckpt.connectors.dead_letter_store.LetterBox`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         self._name = pipeline.dead_letter_queue.table
@@ -48,7 +48,7 @@ class PostgresBox:
         self._open: Any = None
 
     def check(self) -> None:
-        """See :meth:`LetterBox.check`."""
+        """Create the table if it is absent and check its columns and rights; see :meth:`LetterBox.check`."""
         with self._session("checking it") as fetch:
             table = describe(fetch, self._name)
             if table is None:
@@ -71,7 +71,7 @@ class PostgresBox:
                 )
 
     def outputs(self) -> Sequence[Output]:
-        """See :class:`NamesOutputs`."""
+        """Return the dead letter table, if it exists; see :class:`NamesOutputs`."""
         with self._session("looking for it") as fetch:
             table = describe(fetch, self._name)
             if table is None:
@@ -79,7 +79,12 @@ class PostgresBox:
             return [WrittenTarget("dead_letter_queue.table", table.label, "postgres", table_identity(fetch, table.oid))]
 
     def keep(self, task: BatchTask, letters: Sequence[DeadLetter], first: int) -> None:
-        """See :meth:`LetterBox.keep`."""
+        """Store dead letters of one attempt durably and skip those that are stored; see :meth:`LetterBox.keep`.
+
+        :param task: the attempt
+        :param letters: all its dead letters
+        :param first: index of the first that is to be stored
+        """
         from psycopg2.extras import execute_values
 
         statement = (
@@ -93,7 +98,7 @@ class PostgresBox:
             cursor.execute("COMMIT")
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
-        """See :meth:`LetterBox.letters`."""
+        """Yield the stored dead letters of some attempts; see :meth:`LetterBox.letters`."""
         table = self._sql.replace("{", "{{").replace("}", "}}")
         statement = f"""
             SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {table}
@@ -108,7 +113,7 @@ class PostgresBox:
             yield from (letter_of(source, row) for row in rows)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._open is not None:
             self._open.close()
             self._open = None

@@ -1,4 +1,4 @@
-"""Dead letters on their way into ``ckpt_sink_dead_letter``, in their batch's transaction, and back from its rows."""
+"""Write dead letters to ``ckpt_sink_dead_letter`` in their batch's transaction, and convert its rows back."""
 
 from __future__ import annotations
 
@@ -23,15 +23,19 @@ _STAGE = "ckpt_letters"
 
 
 class UnwrittenError(DeadLetterQueueError):
-    """The server refused a dead letter; it may take it another time."""
+    """Refusal of dead letters by the server; a retry may succeed."""
 
 
 def write_letters(
     cursor: Any, task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter], books: Bookkeeping
 ) -> None:
-    """Write the letters of one attempt in its transaction, by INSERT: COPY is refused under row level security.
+    """Write the dead letters of one attempt in its transaction, by INSERT: row level security does not allow COPY.
 
     :param cursor: an ADBC cursor
+    :param task: the attempt
+    :param context: ledger, pipeline and epoch of the writer
+    :param letters: the dead letters
+    :param books: the bookkeeping tables
     :raises UnwrittenError: if they cannot be written, and a new connection would not help
     """
     from adbc_driver_manager import Error
@@ -54,7 +58,7 @@ def write_letters(
 
 
 def letter_table(task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter]) -> pa.Table:
-    """The letters of one attempt, in the columns of :data:`LETTER_COLUMNS`."""
+    """Return the dead letters of one attempt as a table with the columns of :data:`LETTER_COLUMNS`."""
     import pyarrow as pa
 
     count = len(letters)
@@ -82,7 +86,7 @@ def letter_table(task: BatchTask, context: SinkContext, letters: Sequence[DeadLe
 
 
 def letter_of(source: AttemptKey, row: tuple[Any, ...]) -> KeptLetter:
-    """A dead letter from a row of :attr:`Bookkeeping.letters`."""
+    """Return the dead letter in a row of :attr:`Bookkeeping.letters`."""
     position, key, value, error_type, message, sqlstate, headers, at = row
     error = ErrorInfo(ErrorType(error_type), message, sqlstate=sqlstate)
     letter = DeadLetter(position, _bytes(key), _bytes(value), error, *headers_of(headers))
@@ -94,11 +98,11 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def headers_json(letter: DeadLetter) -> str:
-    """All headers as one JSON object that PostgreSQL can store."""
+    """Return all headers as one JSON object that PostgreSQL can store."""
     headers = {storable(name): storable(value) for name, value in letter.header_texts().items()}
     return json.dumps(headers, ensure_ascii=False)
 
 
 def storable(text: str) -> str:
-    """The text without what PostgreSQL cannot store: NUL, and halves of surrogate pairs."""
+    """Return the text without what PostgreSQL cannot store: NUL characters and unpaired surrogates."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

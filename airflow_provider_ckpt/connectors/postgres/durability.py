@@ -1,6 +1,6 @@
-"""Durable commits in PostgreSQL: each transaction flushes its log, and no table of it is emptied by a crash.
+"""Make commits durable: each transaction flushes its log, and no table that it writes is emptied by a crash.
 
-The setting is made in each transaction, because a pooler may give every transaction another session.
+The setting is made in each transaction, because a connection pooler may give every transaction another session.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DURABLE = (
     "pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')"
     " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"
 )
-"""SQL call that makes a commit return only once it is flushed, on synchronous standbys, too, where there are any."""
+"""SQL call that makes a commit return only once it is flushed, also on synchronous standbys if there are any."""
 
 _LEAVES = """
 WITH RECURSIVE tree (oid) AS (
@@ -48,7 +48,7 @@ WHERE pg_catalog.current_setting(name) = 'off'
 
 
 def durable(statement: str) -> str:
-    """The statement in a transaction whose commit is durable; for a connection in autocommit mode.
+    """Return the statement with a prefix that makes its commit durable, for a connection in autocommit mode.
 
     Both go to the server in one message, so they are one transaction.
     """
@@ -56,11 +56,14 @@ def durable(statement: str) -> str:
 
 
 def refuse_undurable_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> None:
-    """Fail if a crash of the server could empty the target, or a partition of it is on another server.
+    """Raise ConfigError if a crash of the server could empty the target, or a partition of it is on another server.
 
     With ``delivery: at_most_once`` rows may be lost, so nothing is refused.
 
-    :raises ConfigError: naming the tables and what to do
+    :param fetch: runs a query
+    :param table: the target
+    :param pipeline: the pipeline
+    :raises ConfigError: with the names of the tables and the statements that make them durable
     """
     if pipeline.delivery == "at_most_once":
         return
@@ -84,10 +87,13 @@ def refuse_undurable_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> N
 
 
 def refuse_unlogged_tables(fetch: Fetch, schema: str, tables: Sequence[str], pipeline: str) -> None:
-    """Fail if a crash of the server could empty one of the product's own tables.
+    """Raise ConfigError if a crash of the server could empty one of the bookkeeping or dead letter tables.
 
-    :param tables: their names; one that does not exist is passed by
-    :raises ConfigError: naming them and what to do
+    :param fetch: runs a query
+    :param schema: schema of the tables
+    :param tables: their names; tables that do not exist are ignored
+    :param pipeline: the pipeline's name, for the message
+    :raises ConfigError: with the names of the tables and the statements that make them durable
     """
     names = [f"{quote(schema)}.{quote(name)}" for (name,) in fetch(_UNLOGGED_IN_SCHEMA, [schema, list(tables)])]
     if names:
@@ -101,7 +107,9 @@ def refuse_unlogged_tables(fetch: Fetch, schema: str, tables: Sequence[str], pip
 def warn_of_risky_server(fetch: Fetch, connection: str, pipeline: str) -> None:
     """Log a warning for each setting by which the server may lose committed transactions when its machine crashes.
 
-    :param connection: its id
+    :param fetch: runs a query
+    :param connection: id of the Airflow connection, for the message
+    :param pipeline: the pipeline's name, for the message
     """
     for (name,) in fetch(_RISKS, []):
         log.warning(

@@ -1,4 +1,4 @@
-"""Values that a column would round or cut without a word: each is an error of its own instead."""
+"""Turn values that a column would round or truncate silently into errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MISFIT = "ckpt: "
-"""Begins what a value is told by that its column cannot keep; the server puts its own words around it."""
+"""Prefix of the message about a value that its column cannot store without loss, within the server's own message."""
 
 _TIME = "'[0-9]\\s*([+-][0-9]|(?![ap]m)[a-z])'"
 """Finds the zone, or the day, that a text for ``time`` has too many."""
@@ -47,19 +47,20 @@ _RANGES = frozenset({"int4range", "int8range", "numrange", "int4multirange", "in
 """Ranges that refuse every bound that they cannot keep."""
 
 NAME_BYTES = 63
-"""The longest value of type ``name``."""
+"""Greatest length of a value of type ``name``, in bytes."""
 
 _SHOWN = 200
-"""Characters of such a value that are shown."""
+"""Number of characters of such a value in the message."""
 
 _MICROSECOND_DIGITS = 6
 
 
 def exact_value(column: Column, value: str, given: str) -> str:
-    """SQL for a value that the column can keep without loss; of any other, an error with :data:`MISFIT` in it.
+    """Return an SQL expression that yields the value, or fails with :data:`MISFIT` if the column cannot store all of it.
 
-    :param value: of the column's type without a length
-    :param given: as it was before it was cast
+    :param column: the target column
+    :param value: SQL expression of the value, of the column's type without a length
+    :param given: SQL expression of the value before it was cast
     """
     lost = [*_cut(column, value), *_misread(column, value, given)]
     if not lost:
@@ -114,7 +115,7 @@ def _misread(column: Column, value: str, given: str) -> Iterator[str]:
 
 
 def may_lose(column: Column, kind: pa.DataType) -> bool:
-    """Whether the server would round values of this type without a word as it reads their binary form."""
+    """Return whether the server would silently round values of this Arrow type as it reads their binary form."""
     import pyarrow as pa
 
     if column.receive in ("timestamp_recv", "timestamptz_recv"):
@@ -126,12 +127,18 @@ def may_lose(column: Column, kind: pa.DataType) -> bool:
 
 
 def numeric_scale(modifier: int) -> int:
-    """The scale of ``numeric(p, s)``, which may be negative, from the column's type modifier."""
+    """Return the scale of ``numeric(p, s)``, which may be negative, from the column's type modifier."""
     return (((modifier - 4) & 0x7FF) ^ 0x400) - 0x400
 
 
 def short_texts(array: Any, *, pc_function: str, most: int) -> Any:
-    """Texts of which none is longer; a longer one may end in blanks that the server would take away without a word."""
+    """Return the texts, checked for their length: the server would silently remove trailing blanks of longer ones.
+
+    :param array: Arrow column of texts
+    :param pc_function: name of the function in ``pyarrow.compute`` that measures a text
+    :param most: greatest length
+    :raises pyarrow.ArrowInvalid: if a text is longer
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""The identity of a PostgreSQL table, which no other table of any server has."""
+"""Identify a PostgreSQL table uniquely among all servers."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ WITH RECURSIVE tree(oid) AS (
 
 
 def table_identity(fetch: Fetch, oid: int) -> str:
-    """``<system identifier>/<database oid>/<table oid>``.
+    """Return ``<system identifier>/<database oid>/<table oid>``.
 
     :param fetch: runs a statement in the table's database
-    :param oid: the table's
+    :param oid: the table's oid
     """
     return f"{_database(fetch)}/{oid}"
 
 
 def tree_identities(fetch: Fetch, oid: int) -> frozenset[str]:
-    """Identities of a table and of all tables whose rows are among its rows: partitions and children.
+    """Return the identities of a table and of all tables whose rows are among its rows: partitions and children.
 
     :param fetch: runs a statement in the table's database
-    :param oid: the table's
+    :param oid: the table's oid
     """
     database = _database(fetch)
     return frozenset(f"{database}/{found}" for (found,) in fetch(_TREE, [oid]))

@@ -1,6 +1,7 @@
-"""Rows that come below what was read of a table: refused where they are bound to come, told where they have come.
+"""Handle late rows: rows that appear at positions below those that were read already.
 
-``source.late_rows: recover`` makes warnings of both, since ``airflow ckpt recover`` is run for such rows anyway.
+A configuration that can produce late rows is refused, and late rows that have appeared fail the planning. With
+``source.late_rows: recover`` both are warnings, since ``airflow ckpt recover`` is run for such rows anyway.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _KNOWN = "write source.late_rows: recover if this is known and `airflow ckpt rec
 
 
 class LateRows:
-    """Handling of late rows for one pipeline: checks before they come, errors or warnings once they have."""
+    """Checks for late rows of one pipeline, before they appear and at each planning."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         assert pipeline.source.cursor is not None
@@ -39,11 +40,11 @@ class LateRows:
         self._sequences: dict[int, frozenset[int]] = {}
 
     def check(self, fetch: Fetch, table: Table) -> None:
-        """Refuse what is bound to give out smaller positions, and rows that come from elsewhere.
+        """Refuse a table whose new rows can get smaller positions, or whose rows are not written by transactions here.
 
-        Rows of a foreign table or a materialised view are found however deep they lie below a view or among partitions.
+        Foreign tables and materialised views are found at any depth below a view or among partitions.
 
-        :raises ConfigError: naming it
+        :raises ConfigError: with the name of what causes it
         """
         for item in origins(fetch, table):
             if item.kind in UNDATED:
@@ -61,11 +62,14 @@ class LateRows:
             self._warn(problem.seen)
 
     def watched(self, fetch: Fetch, table: Table, request: PlanRequest, plan: Plan, greatest: int | None) -> Plan:
-        """A plan, with what the next planning compares with.
+        """Check for late rows and return the plan with the witness for the next planning.
 
-        :param request: what it was made for
-        :param greatest: the table's greatest position, noted before it was made
-        :raises SourceError: if positions below it were given out since the last planning
+        :param fetch: runs a query
+        :param table: the source
+        :param request: the request that the plan answers
+        :param plan: the plan
+        :param greatest: the table's greatest position, read before the plan was made
+        :raises SourceError: if positions below the plan were assigned since the last planning
         """
         tail = max((todo.start for todo in request.todo if todo.asks_bound), default=None)
         if tail is None:
@@ -98,10 +102,10 @@ class LateRows:
 
         :param fetch: runs a query
         :param table: the source
-        :param state: what the last planning kept
-        :param end: the end of its plan
-        :param greatest: the table's greatest position, noted before this call
-        :param unread: asks the receipts; None if nobody can
+        :param state: state that the last planning stored
+        :param end: end position of its plan
+        :param greatest: the table's greatest position, read before this call
+        :param unread: finds positions without a receipt; None if receipts cannot be searched
         """
         before = _seen(state, end)
         if before is None or self._known:
@@ -112,12 +116,12 @@ class LateRows:
         return Alarm(left, {WITNESS: watch.witness(before, end, end).to_json()}) if left else None
 
     def _left(self, sign: Sign, table: Table, watch: Watch, unread: Unread | None) -> Told:
-        """Return what a sign tells of beyond rows that only moved, each of which has a receipt; no words if nothing.
+        """Return the evidence of a sign, without rows that only moved, which have receipts; empty if nothing is left.
 
-        :param sign: what was seen
+        :param sign: the sign
         :param table: the source
-        :param watch: which has seen it
-        :param unread: asks the receipts; None if nobody can
+        :param watch: the observer that found the sign
+        :param unread: finds positions without a receipt; None if receipts cannot be searched
         """
         rows = watch.rows(sign)
         left = unread(table.label, rows) if unread is not None and sign.moved and rows is not None else None
@@ -164,7 +168,7 @@ class LateRows:
 
 
 def _ways(sign: Sign, name: str) -> str:
-    """Describe what ends an alarm."""
+    """Return the commands that resolve a sign of late rows, as text."""
     again = f"`airflow ckpt rewind {name} --to-position N --reason …` reads everything from N on once more"
     if sign.where is None:
         return (
@@ -179,6 +183,6 @@ def _ways(sign: Sign, name: str) -> str:
 
 
 def _seen(state: Mapping[str, Any], tail: int) -> Witness | None:
-    """Return the witness of the last planning; None if there is none, or a rewind has made it obsolete."""
+    """Return the witness of the last planning; None if there is none or a rewind has made it obsolete."""
     before = Witness.from_json(state[WITNESS]) if WITNESS in state else None
     return None if before is None or tail < before.end else before

@@ -1,4 +1,4 @@
-"""The relations that a source's rows come from: partitions, heirs and, of a view, all that it reads, at any depth."""
+"""Find the relations that a source's rows come from: partitions, child tables and the relations below a view."""
 
 from __future__ import annotations
 
@@ -48,19 +48,20 @@ SELECT a.attrelid::bigint, a.attnum::int, a.attname::text FROM heir
 JOIN pg_catalog.pg_attribute a ON a.attrelid = heir.oid AND a.attname = heir.name
 """
 _OUTPUT = re.compile(r":resname ((?:\\.|[^\s\\])+) :ressortgroupref \d+ :resorigtbl (\d+) :resorigcol (\d+)")
-"""An output column of a query, and the column of a relation that it is, in the server's own notation of a view."""
+"""Output column of a view and the relation's column that it shows, in the server's internal form of a view."""
 
 UNDATED = {"f": "foreign table", "m": "materialised view"}
-"""Kinds of relation whose rows come from elsewhere, so that nobody can tell here which of them are still to come."""
+"""Kinds of relation (pg_class.relkind) whose rows are written elsewhere, so that pending rows cannot be detected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One of these relations.
+    """Relation that rows of a source come from.
 
     :param kind: pg_class.relkind
-    :param file: where its rows are stored; another one once they were all written anew, or removed by TRUNCATE
-    :param attached: each relation that it is a partition or heir of, by oid, and the transaction that made it one
+    :param file: number of the file that stores its rows; changes when they are rewritten, or removed by TRUNCATE
+    :param attached: ``<oid>/<xid>`` of each relation that it is a partition or child of, and of the transaction that
+        made it one
     """
 
     oid: int
@@ -72,30 +73,30 @@ class Origin:
 
     @property
     def parents(self) -> frozenset[int]:
-        """Relations that it is a partition or heir of."""
+        """Oids of the relations that it is a partition or child of."""
         return frozenset(int(link.partition("/")[0]) for link in self.attached)
 
     @property
     def sql(self) -> str:
-        """Its name as SQL."""
+        """Name as SQL."""
         return f"{quote(self.schema)}.{quote(self.name)}"
 
     @property
     def label(self) -> str:
-        """Its name for a person."""
+        """Name for messages."""
         return f"{self.schema}.{self.name}"
 
 
 def origins(fetch: Fetch, table: Table) -> Sequence[Origin]:
-    """The relation itself, and all that its rows come from; what functions inside a view read cannot be known."""
+    """Return the relation itself and all that its rows come from, except what functions inside a view read."""
     return [Origin(*row) for row in fetch(_ORIGINS, [table.oid])]
 
 
 def moved_in(known: Sequence[Origin], attached: Mapping[int, Sequence[str]]) -> frozenset[int]:
-    """Return the relations that were attached since, themselves or by one that they lie below.
+    """Return the oids of the relations that were attached since, directly or with a relation above them.
 
     :param known: the relations as they are now
-    :param attached: by oid, how each was attached before
+    :param attached: earlier value of :attr:`Origin.attached`, by oid
     """
     moved = {item.oid for item in known if list(attached.get(item.oid, item.attached)) != list(item.attached)}
     while below := {item.oid for item in known if item.parents & moved} - moved:
@@ -105,7 +106,7 @@ def moved_in(known: Sequence[Origin], attached: Mapping[int, Sequence[str]]) -> 
 
 @dataclass(frozen=True, slots=True)
 class OriginColumn:
-    """A column of an origin.
+    """Column of an origin.
 
     :param relation: the origin's oid
     """
@@ -116,7 +117,7 @@ class OriginColumn:
 
 
 def origin_columns(fetch: Fetch, table: Table, column: str) -> Sequence[OriginColumn]:
-    """The columns that a column is, in its partitions and heirs too, and below views, whatever it is called there."""
+    """Return the columns of all origins that a table's or view's column shows, also where they have another name."""
     found = {(table.oid, table.by_name[column].number)}
     views = [(table.oid, column)]
     seen: set[tuple[int, str]] = set()

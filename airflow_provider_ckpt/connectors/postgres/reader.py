@@ -1,4 +1,4 @@
-"""Reads ranges of a PostgreSQL table into Arrow by binary COPY; the half of the source that runs in a lane."""
+"""Read ranges of a PostgreSQL table into Arrow by binary COPY; runs in a lane."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.core.wave import BatchTask
 
 _SETTINGS = {"work_mem": "64MB", "default_transaction_read_only": "on"}
-"""A lane sorts one batch at most, so it may as well do it in memory."""
+"""Session settings; a lane sorts at most one batch, so it sorts in memory."""
 
 _UNIQUE = """
 SELECT EXISTS (
@@ -28,16 +28,16 @@ SELECT EXISTS (
       AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = {1}::int
 )
 """
-"""Whether no two rows of a table, heirs included, have one value of a column."""
+"""Query whether a column is unique in a table with its partitions and children."""
 
 _SEES_ALL = "SELECT pg_catalog.has_table_privilege({0}::oid, 'SELECT')"
-"""Whether the user sees more of a table than single columns of it."""
+"""Query whether the user may read the whole table, and not only single columns."""
 
 
 class PostgresReader:
-    """One lane's reader.
+    """Reader of one lane; see :class:`~airflow_provider_ckpt.connectors.protocols.Reader`.
 
-    :param shape: the columns, as the planning half resolved them
+    :param shape: the columns, as resolved by the planning side
     """
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, shape: Shape) -> None:
@@ -55,9 +55,9 @@ class PostgresReader:
         self._ties: Sequence[str] = ()
 
     def read(self, task: BatchTask) -> Iterator[pa.RecordBatch]:
-        """The range's rows in position order; see :meth:`Reader.read`.
+        """Yield the range's rows in position order; see :meth:`Reader.read`.
 
-        Infinity, and times after the year 294246, come as the driver wraps them around: before PostgreSQL's first day.
+        The driver returns infinity and times after the year 294246 with an overflow: before PostgreSQL's first day.
         """
         from adbc_driver_manager import Error
 
@@ -73,7 +73,7 @@ class PostgresReader:
             raise raised(info) from error
 
     def origin(self, task: BatchTask, position: int) -> Mapping[str, str]:
-        """Dead-letter headers: table, partition, position."""
+        """Return the dead letter headers of a position: table, partition, position."""
         return {
             "source-table": task.key.source,
             "source-partition": task.key.source,
@@ -81,7 +81,7 @@ class PostgresReader:
         }
 
     def close(self) -> None:
-        """Let go of the connection, be it alive or not."""
+        """Close the connection, whether it is alive or lost."""
         if self._open is None:
             return
         self._cursor.close()
@@ -132,9 +132,10 @@ class PostgresReader:
         return columns if self._cursor_column in dict(self._shape.columns) else [*columns, quote(self._cursor_column)]
 
     def _told_apart(self, fetch: Fetch, table: Table) -> Sequence[str]:
-        """What orders rows of one position, so that they come in the same order when they are read again.
+        """Return SQL expressions that order rows of equal position, so that each read returns them in the same order.
 
-        Their place in the table costs least, but a view has none, and a user with rights to some columns cannot see it.
+        The physical row location is cheapest, but views have none, and a user with rights to single columns cannot
+        read it.
         """
         if fetch(_UNIQUE, [table.oid, table.by_name[self._cursor_column].number])[0][0]:
             return ()

@@ -1,6 +1,6 @@
-"""The sink's bookkeeping tables, beside the target in its schema: fence, receipts, dead letters and their replays.
+"""SQL of the sink's bookkeeping tables in the target's schema: fence, receipts, dead letters and their replays.
 
-Keyed by ledger and pipeline, so that several pipelines, and a ledger in the same database, live beside each other.
+Their keys include ledger and pipeline, so several pipelines and ledgers share the tables.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ REPLAY = "ckpt_sink_replay"
 TABLES = (FENCE, RECEIPT, DEAD_LETTER)
 ALL_TABLES = (*TABLES, REPLAY)
 LATER_COLUMNS = ((RECEIPT, "positions"), (RECEIPT, "added"), (FENCE, "witness"))
-"""Columns that tables made by an earlier version lack."""
+"""Columns that are absent in tables that an earlier version created."""
 
 LOCK = int.from_bytes(hashlib.sha256(b"airflow-provider-ckpt sink bookkeeping").digest()[:8], "big", signed=True)
-"""Advisory lock held while the tables are created: CREATE TABLE IF NOT EXISTS alone fails in a race."""
+"""Advisory lock held while the tables are created, since concurrent CREATE TABLE IF NOT EXISTS statements can fail."""
 
 LETTER_COLUMNS = (
     "ledger", "pipeline", "generation", "partition", "seq", "attempt", "epoch", "position", "key", "value",
@@ -40,7 +40,7 @@ _RECEIPT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Bookkeeping:
-    """The tables in one schema, and the statements over them.
+    """Bookkeeping tables of one schema, and the statements on them.
 
     Statements bind their values at ``{0}``, ``{1}`` …, see :data:`~.table.Fetch`.
     """
@@ -48,12 +48,12 @@ class Bookkeeping:
     schema: str
 
     def table(self, name: str) -> str:
-        """One of :data:`ALL_TABLES`, as SQL; braces doubled, since statements are templates."""
+        """Return the SQL name of one of :data:`ALL_TABLES`, with braces doubled, since statements are templates."""
         return f"{quote(self.schema)}.{quote(name)}".replace("{", "{{").replace("}", "}}")
 
     @property
     def create(self) -> str:
-        """Statements that create what is absent."""
+        """Statements that create the tables, columns and indexes that are absent."""
         return f"""
             CREATE TABLE IF NOT EXISTS {self.table(FENCE)} (
                 ledger text NOT NULL, pipeline text NOT NULL, epoch bigint NOT NULL,
@@ -91,11 +91,11 @@ class Bookkeeping:
 
     @property
     def claim(self) -> str:
-        """Claim a receipt, and lock the fence row to the transaction's end.
+        """Statement that claims a receipt, and locks the fence row until the transaction ends.
 
         Values: ledger, pipeline, epoch, generation, partition, seq, range start and end, verdict, attempt, the four
-        counts, time, bound, positions. Fails for want of an epoch (23502) unless the fence stands at it, and because
-        there is a receipt (23505) if there is one.
+        counts, time, bound, positions. Fails with SQLSTATE 23502 (the epoch is NULL) if the fence has another epoch,
+        and with 23505 if the receipt exists already.
         """
         return f"""
             INSERT INTO {self.table(RECEIPT)} (ledger, pipeline, epoch, generation, partition, seq, range_start,
@@ -108,7 +108,7 @@ class Bookkeeping:
 
     @property
     def recount(self) -> str:
-        """Set a claimed receipt's counts. Values: the key's five parts, then delivered and dead-lettered."""
+        """Statement that sets a claimed receipt's counts. Values: the key's five parts, then delivered and dead-lettered."""
         return f"""
             UPDATE {self.table(RECEIPT)} SET delivered = {{5}}::bigint, dead_lettered = {{6}}::bigint
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
@@ -116,9 +116,9 @@ class Bookkeeping:
             RETURNING 1"""
 
     def note_added(self, added: str) -> str:
-        """Statement that keeps how many rows a claimed batch really added. Values: the key's five parts.
+        """Return the statement that stores how many rows a claimed batch added. Values: the key's five parts.
 
-        :param added: SQL expression
+        :param added: SQL expression of the number
         """
         return f"""
             UPDATE {self.table(RECEIPT)} SET added = {added}
@@ -127,7 +127,7 @@ class Bookkeeping:
 
     @property
     def receipt(self) -> str:
-        """One receipt. Values: the key's five parts."""
+        """Query of one receipt. Values: the key's five parts."""
         return f"""
             SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
@@ -135,7 +135,7 @@ class Bookkeeping:
 
     @property
     def partitions(self) -> str:
-        """The partitions that have receipts, found one after the other. Values: ledger, pipeline."""
+        """Query of the partitions that have receipts, by one index lookup each. Values: ledger, pipeline."""
         least = (
             f"SELECT min(partition) FROM {self.table(RECEIPT)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"
         )
@@ -147,8 +147,10 @@ class Bookkeeping:
 
     @property
     def receipts(self) -> str:
-        """A partition's receipts that are news. Values: ledger, pipeline, partition, and up to which generation and
-        position it is known."""
+        """Query of a partition's receipts that the ledger does not know.
+
+        Values: ledger, pipeline, partition, and the generation and position up to which the ledger knows all receipts.
+        """
         return f"""
             SELECT {_RECEIPT_COLUMNS} FROM {self.table(RECEIPT)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = {{2}}::text
@@ -156,7 +158,7 @@ class Bookkeeping:
 
     @property
     def missing(self) -> str:
-        """Which of some batches have no receipt. Values: ledger, pipeline, the batches as JSON."""
+        """Query of the batches without a receipt. Values: ledger, pipeline, the batches to look up as JSON."""
         return f"""
             SELECT (wanted ->> 0)::int, wanted ->> 1, (wanted ->> 2)::bigint
             FROM pg_catalog.jsonb_array_elements({{2}}::jsonb) AS wanted
@@ -168,7 +170,7 @@ class Bookkeeping:
 
     @property
     def letters(self) -> str:
-        """The dead letters of one attempt, always in the same order. Values: the key's five parts, attempt, epoch."""
+        """Query of an attempt's dead letters, in a fixed order. Values: the key's five parts, attempt, epoch."""
         return f"""
             SELECT position, key, value, error_type, error, sqlstate, headers, at FROM {self.table(DEAD_LETTER)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
@@ -177,7 +179,10 @@ class Bookkeeping:
 
     @property
     def keep_replay(self) -> str:
-        """Keep a replay, in place of one that was forgotten unsent. Values: ledger, pipeline, partition, JSON text."""
+        """Statement that stores a replay, or replaces one that was never sent and that the ledger forgot.
+
+        Values: ledger, pipeline, partition, JSON text.
+        """
         return f"""
             INSERT INTO {self.table(REPLAY)} (ledger, pipeline, partition, replay)
             VALUES ({{0}}::text, {{1}}::text, {{2}}::text, {{3}}::jsonb)
@@ -186,14 +191,14 @@ class Bookkeeping:
 
     @property
     def replays(self) -> str:
-        """Replays. Values: ledger, pipeline, partitions."""
+        """Query of replays. Values: ledger, pipeline, partitions."""
         return f"""
             SELECT partition, replay FROM {self.table(REPLAY)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND partition = ANY ({{2}}::text[])"""
 
     @property
     def kept_files(self) -> str:
-        """Lists of source files, which are kept among the replays. Values: ledger, pipeline, the first ordinal."""
+        """Query of lists of source files, stored among the replays. Values: ledger, pipeline, first ordinal."""
         return f"""
             SELECT replay FROM {self.table(REPLAY)}
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text
@@ -202,12 +207,12 @@ class Bookkeeping:
 
     @property
     def fence_epoch(self) -> str:
-        """The fence's epoch. Values: ledger, pipeline."""
+        """Query of the fence's epoch. Values: ledger, pipeline."""
         return f"SELECT epoch FROM {self.table(FENCE)} WHERE ledger = {{0}}::text AND pipeline = {{1}}::text"
 
     @property
     def raise_fence(self) -> str:
-        """Raise the fence, never lower it; waits for whoever holds it. Values: ledger, pipeline, epoch."""
+        """Statement that raises the fence, never lowers it, and waits for its row lock. Values: ledger, pipeline, epoch."""
         return f"""
             INSERT INTO {self.table(FENCE)} AS f (ledger, pipeline, epoch)
             VALUES ({{0}}::text, {{1}}::text, {{2}}::bigint)
@@ -216,14 +221,14 @@ class Bookkeeping:
 
     @property
     def keep_witness(self) -> str:
-        """Keep a witness of the target with the fence. Values: ledger, pipeline, epoch, JSON text."""
+        """Statement that stores a witness of the target with the fence. Values: ledger, pipeline, epoch, JSON text."""
         return f"""
             UPDATE {self.table(FENCE)} SET witness = {{3}}::jsonb
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND epoch = {{2}}::bigint RETURNING 1"""
 
     @property
     def witness(self) -> str:
-        """The witness, and whether any row was ever delivered. Values: ledger, pipeline."""
+        """Query of the witness, and of whether any row was ever delivered. Values: ledger, pipeline."""
         return f"""
             SELECT witness, EXISTS (
                 SELECT FROM {self.table(RECEIPT)}
@@ -232,12 +237,12 @@ class Bookkeeping:
 
     @property
     def claims(self) -> str:
-        """Ledgers and epochs that fence a pipeline here. Values: pipeline."""
+        """Query of the ledgers and epochs of a pipeline's fences. Values: pipeline."""
         return f"SELECT ledger, epoch FROM {self.table(FENCE)} WHERE pipeline = {{0}}::text"
 
 
 def receipt_of(row: tuple[Any, ...]) -> Receipt:
-    """A receipt from a row of :attr:`Bookkeeping.receipt` or :attr:`Bookkeeping.receipts`."""
+    """Return the receipt in a row of :attr:`Bookkeeping.receipt` or :attr:`Bookkeeping.receipts`."""
     generation, partition, seq, start, end, verdict, epoch, attempt, *counts, at, bound, positions = row
     assert isinstance(at, datetime)
     return Receipt(
@@ -254,6 +259,6 @@ def receipt_of(row: tuple[Any, ...]) -> Receipt:
 
 
 def session_prefix(context: SinkContext) -> str:
-    """What the names of a pipeline's writing sessions begin with; the epoch follows."""
+    """Return the prefix of the application_name of a pipeline's writing sessions; the epoch follows it."""
     digest = hashlib.sha256(f"{context.ledger}\n{context.pipeline}".encode()).hexdigest()[:24]
     return f"ckpt:{digest}:"

@@ -1,6 +1,6 @@
-"""SQL that a database's owner runs once, so that pipelines write to it with no more rights than they need.
+"""Generate the SQL script that a database's owner runs to grant pipelines the rights that they need, and no more.
 
-The sink's bookkeeping tables are made here, so the writing role may create nothing.
+The script creates the sink's bookkeeping tables, so the writing role needs no right to create tables.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ BEGIN
         END IF;
     END LOOP;
 END"""
-"""Takes back the right to write from every table of the schema, and that to read where rows could be replaced."""
+"""PL/pgSQL that revokes the writer's rights to write to tables of the schema, and to read where it could replace
+rows."""
 
 _TAKE_OVER = """
 DECLARE owned record;
@@ -57,23 +58,24 @@ BEGIN
         RAISE WARNING 'role % passes row level security by: it reads and writes what other pipelines keep', {writer};
     END IF;
 END"""
-"""Takes bookkeeping away from a writer that made it itself: row level security does not hold for a table's owner."""
+"""PL/pgSQL that makes the current user the owner of bookkeeping tables that the writer owns: row level security does
+not apply to a table's owner."""
 
 
 @dataclass(frozen=True)
 class SinkRoles:
-    """Who may do what in a schema with target tables.
+    """Rights of a writing and a reading role in a schema with target tables.
 
-    The bookkeeping of all pipelines is in the same tables; policies let a writer see and write what belongs to its own
-    pipelines alone. A script for fewer tables or pipelines takes back the rest; one for none takes back everything.
+    The bookkeeping of all pipelines is in the same tables; policies let a writer see and write only what belongs to its
+    own pipelines. A script for fewer tables or pipelines revokes the other rights; a script for none revokes all.
 
-    :param schema: of the targets
-    :param writer: the role of pipelines
-    :param reader: a role that sees receipts and dead letters, for dashboards and people
-    :param tables: the targets, by their names in the schema
-    :param upsert: whether pipelines replace rows there
+    :param schema: schema of the targets
+    :param writer: the role as which pipelines run
+    :param reader: a role that may read receipts and dead letters, for dashboards and users
+    :param tables: names of the targets in the schema
+    :param upsert: whether pipelines replace rows in the targets
     :param pipelines: names of the pipelines that run as the writer
-    :raises ConfigError: if there are tables to write to, and no pipeline that would
+    :raises ConfigError: if tables are given, but no pipelines
     """
 
     schema: str
@@ -92,7 +94,7 @@ class SinkRoles:
 
     @property
     def sql(self) -> str:
-        """The script; it may be run again."""
+        """The script, which is idempotent."""
         books = Bookkeeping(self.schema)
         here, writer, reader = quote(self.schema), quote(self.writer), quote(self.reader)
         changed = ", ".join(f"{here}.{quote(name)}" for name in (FENCE, RECEIPT, REPLAY))
@@ -121,7 +123,7 @@ class SinkRoles:
         return "\n".join([*lines, "COMMIT;"]) + "\n"
 
     def _policies(self, table: str) -> list[str]:
-        """Statements that let the writer at the rows of its pipelines, and the reader at all."""
+        """Return the statements that admit the writer to the rows of its pipelines, and the reader to all rows."""
         writing, reading = (quote(f"ckpt_{_digest(role)}") for role in (self.writer, self.reader))
         own = f"pipeline = ANY ({text_array(self.pipelines)})"
         lines = [
@@ -142,7 +144,7 @@ class SinkRoles:
 
 
 def text_array(names: Iterable[str]) -> str:
-    """An array of these texts as SQL."""
+    """Return an SQL array of these texts."""
     return f"ARRAY[{', '.join(map(literal, names))}]::text[]"
 
 
@@ -151,7 +153,7 @@ def _digest(role: str) -> str:
 
 
 def make_roles(names: Iterable[str]) -> list[str]:
-    """Statements that make the roles that are not there yet; they may log in once they have a password."""
+    """Return statements that create the roles that do not exist; they can log in once they have a password."""
     return [
         block(
             f"IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = {literal(name)}) "
@@ -162,17 +164,19 @@ def make_roles(names: Iterable[str]) -> list[str]:
 
 
 def grant_database(rights: str, names: Iterable[str]) -> list[str]:
-    """Statements that grant rights on the database that the script is run in."""
+    """Return statements that grant rights on the current database."""
     return [in_this_database(f"GRANT {rights} ON DATABASE %2$I TO %1$I", name) for name in names]
 
 
 def in_this_database(template: str, *names: str) -> str:
-    """A statement whose template names the first of ``names`` as ``%1$I``, the database as ``%2$I``, and so on."""
+    """Return a statement from a template with ``%1$I`` for the first name, ``%2$I`` for the current database, and
+    ``%3$I`` … for the other names.
+    """
     first, *others = map(literal, names)
     given = ", ".join([first, "pg_catalog.current_database()", *others])
     return block(f"EXECUTE pg_catalog.format({literal(template)}, {given});")
 
 
 def block(body: str) -> str:
-    """An anonymous block; quoted as a string, since a name may hold any dollar sign."""
+    """Return an anonymous block, quoted as a string constant, since names may contain dollar quotes."""
     return f"DO {literal(f'BEGIN {body} END')};"

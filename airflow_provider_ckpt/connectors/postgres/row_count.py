@@ -1,7 +1,7 @@
-"""Counts the rows that a transaction really adds to a target, beside what the sink believes to have sent.
+"""Count the rows that a transaction adds to a target, to compare them with the rows that were sent.
 
-A trigger, a rule or a policy may swallow rows or add some, and COPY and INSERT tell nothing of what a trigger adds.
-PostgreSQL's statistics of the running transaction do: they need no right to read the table, and no scan of it.
+A trigger, a rule or a policy can drop or add rows, and the row counts of COPY and INSERT do not include what a trigger
+adds. PostgreSQL's statistics of the running transaction do; they need neither a right to read the table nor a scan.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ROWS_DIFFER = "CKR01"
-"""SQLSTATE of the check that fails: of no class that the server uses."""
+"""SQLSTATE of the failed check; its class is not used by the server."""
 
 _BEFORE, _SENT = "ckpt.rows_before", "ckpt.rows_sent"
 _COUNTERS = ("inserted", "updated", "deleted")
@@ -17,13 +17,13 @@ _COUNTERS = ("inserted", "updated", "deleted")
 
 @dataclass(frozen=True, slots=True)
 class RowCount:
-    """SQL that counts a target's rows within one transaction; values are kept in settings local to it.
+    """SQL that counts a target's rows within one transaction; values are stored in settings local to it.
 
-    Rows of its partitions and children are its own. Which those are is looked up at each count, because a trigger may
-    make a child for the very rows that are counted.
+    Rows of its partitions and children are included. These tables are looked up at each count, because a trigger may
+    create one for the rows that are counted.
 
-    :param oid: of the target
-    :param updates: whether a row that replaces another counts: for upserts
+    :param oid: the target's oid
+    :param updates: whether to count replaced rows, too, as for upserts
     """
 
     oid: int
@@ -31,7 +31,7 @@ class RowCount:
 
     @property
     def now(self) -> str:
-        """SQL expression: a number that grows by one with each row that this session adds, or replaces."""
+        """SQL expression of a number that grows by one with each row that this session adds or replaces."""
         inserted, updated, deleted = (f"pg_catalog.pg_stat_get_xact_tuples_{name}" for name in _COUNTERS)
 
         def of(relation: str) -> str:
@@ -45,29 +45,29 @@ class RowCount:
         )
 
     def start(self, sent: int) -> str:
-        """SQL calls, for a list of SELECT, that begin to count.
+        """Return SQL calls that start the count, as the expressions of a SELECT.
 
-        :param sent: how many rows are sent; :meth:`sent` may correct it
+        :param sent: number of rows that are to be sent; :meth:`sent` may correct it
         """
         return f"{_set(_BEFORE, self.now)}, {_set(_SENT, str(sent))}"
 
     def sent(self, number: str) -> str:
-        """SQL call that says how many rows were sent.
+        """Return an SQL call that sets how many rows were sent.
 
-        :param number: SQL expression
+        :param number: SQL expression of the number
         """
         return _set(_SENT, number)
 
     def already(self, added: str) -> str:
-        """SQL call that begins to count anew, with some rows that are known to be added.
+        """Return an SQL call that restarts the count at a number of rows that were added already.
 
-        :param added: SQL expression
+        :param added: SQL expression of the number
         """
         return _set(_BEFORE, f"{self.now} - {added}")
 
     @property
     def added(self) -> str:
-        """SQL expression: the rows that were added since :meth:`start`."""
+        """SQL expression of the number of rows that were added since :meth:`start`."""
         return f"({self.now} - {_get(_BEFORE)})"
 
     @property

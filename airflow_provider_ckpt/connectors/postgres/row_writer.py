@@ -1,7 +1,7 @@
-"""Puts a batch's rows into the target inside the writer's transaction: all at once, or one by one if some are bad.
+"""Write a batch's rows to the target in the writer's transaction: all at once, or one by one if some are bad.
 
-All at once: binary COPY straight into the target, or through a temporary table where values need a cast or rows replace
-others. One by one: an exception block for each row where it must be, so that a bad record costs itself.
+All at once: binary COPY into the target, or through a temporary table where values need a cast or rows replace others.
+One by one: an exception block for each row of a block that fails, so that a bad record costs only itself.
 """
 
 from __future__ import annotations
@@ -35,22 +35,24 @@ if TYPE_CHECKING:
 
 _BAD = "ckpt_bad"
 CHECK = "SET CONSTRAINTS ALL IMMEDIATE"
-"""Checks what the target defers to the commit while the failure can still be traced to its row."""
+"""Statement that checks constraints that are deferred to the commit, while a failure can still be traced to its row."""
 
 _MISFIT_STATE = "22000"
 
 _BLOCK = 64
-"""Rows that are tried together before they are tried one by one."""
+"""Number of rows that are inserted together before they are inserted one by one."""
 
 
 class Rows:
-    """Sends the rows of batches that share one schema.
+    """Writer of rows for batches of one schema.
 
-    :param cursor: an ADBC cursor of the lane's connection, in a transaction whenever a method is called
+    :param cursor: an ADBC cursor of the lane's connection; in a transaction whenever a method is called
+    :param target: the target table
+    :param schema: Arrow schema of the batches
     :param key: the target's key columns; empty for append
-    :param count: counts the rows that the target gets
-    :param direct: whether COPY may go straight into the target
-    :param shows: whether errors may show values; otherwise they name the column instead
+    :param count: counts the rows that are added to the target
+    :param direct: whether COPY may write to the target itself
+    :param shows: whether errors may show values; otherwise they name the column
     :raises ConfigError: if rows of this schema cannot go into the target
     """
 
@@ -75,9 +77,9 @@ class Rows:
         self._lenient = fields(schema, target, strict=False)
 
     def send(self, rows: pa.Table) -> None:
-        """All rows or an error.
+        """Write all rows or fail.
 
-        :raises pyarrow.ArrowInvalid: if a value has no binary form of the target's type; :meth:`cast` may still do
+        :raises pyarrow.ArrowInvalid: if a value has no binary form of the target's type; :meth:`cast` may still succeed
         """
         if self._direct and not self._key and all(field.direct for field in self._strict):
             self._ingest(self._target.name, encoded(rows, self._strict), db_schema_name=self._target.schema)
@@ -86,14 +88,14 @@ class Rows:
             self._script(self._insert_all(self._strict, stage))
 
     def cast(self, rows: pa.Table) -> None:
-        """All rows or an error, every value cast by the server."""
+        """Write all rows or fail; the server casts every value."""
         stage = self._stage(rows, self._lenient)
         self._script(self._insert_all(self._lenient, stage))
 
     def send_each(self, rows: pa.Table) -> dict[int, ErrorInfo]:
-        """All rows that the target takes.
+        """Write all rows that the target accepts.
 
-        :return: errors of the others, by number
+        :return: errors of the others, by row number
         """
         stage = self._stage(rows, self._lenient)
         self._script(
@@ -107,7 +109,7 @@ class Rows:
 
     @property
     def counting(self) -> RowCount:
-        """SQL that counts the target's rows."""
+        """Counter of the target's rows."""
         return self._count
 
     def _script(self, statements: str) -> None:
@@ -135,7 +137,7 @@ class Rows:
         return f"{insert} SELECT {self._count.sent(self._number(chosen, stage))};" if self._key else insert
 
     def _number(self, chosen: Sequence[Field], stage: str, where: str = "") -> str:
-        """SQL for how many rows the target should get of those in the stage: of each key one."""
+        """Return SQL for the number of rows to expect from the temporary table: one of each key."""
         distinct = f"DISTINCT {self._keys(chosen)}" if self._key else "1"
         return f"(SELECT count(*) FROM (SELECT {distinct} FROM {stage} AS s {where}) AS ckpt_chosen)"
 
@@ -158,7 +160,10 @@ class Rows:
         )
 
     def _on_conflict(self, names: Sequence[str]) -> str:
-        """A row that is there is replaced; one that is nothing but its key is written once more, so that it counts."""
+        """Return the ON CONFLICT clause, which replaces the existing row.
+
+        If all columns are key columns, one is set to its own value, so that the row is counted.
+        """
         key = [part.name for part in self._key]
         mutable = [name for name, column in self._target.by_name.items() if column.identity != "a"]
         others = [name for name in names if name in mutable and name not in key]
@@ -245,7 +250,7 @@ class Rows:
         return "".join(tried)
 
     def _blame(self, stage: str) -> str:
-        """Finds the column whose value alone fails already, where the value may not be shown."""
+        """Return PL/pgSQL that finds the column whose value causes the error; empty if the message may show the value."""
         if self._shows:
             return ""
         return "".join(
@@ -261,7 +266,10 @@ class Rows:
         )
 
     def _counted(self, stage: str, where: str) -> str:
-        """Some rows by INSERT, counted if they do not fail: the server's own counters keep what was rolled back."""
+        """Return PL/pgSQL that inserts some rows and counts them.
+
+        Rows of a failed INSERT are not counted here, though the server's own counters include what was rolled back.
+        """
         return f"""
             ckpt_before := {self._count.now};
             {self._insert(self._lenient, stage, where)}
@@ -296,11 +304,14 @@ def deliver_with_care(
     *,
     cast: bool,
 ) -> Mapping[int, ErrorInfo]:
-    """Put a batch into the target that :meth:`Rows.send` could not.
+    """Write a batch that :meth:`Rows.send` failed to write, without its bad records.
 
+    :param rows: the rows, with their numbers
+    :param sender: writes the rows
     :param run: runs statements in the transaction
-    :param cast: whether all rows together are worth another try
-    :return: errors of the records that were left out, by number
+    :param cast: whether to try all rows together with casts first
+    :param is_data_error: returns whether an exception is caused by the data of rows
+    :return: errors of the records that were left out, by row number
     """
     from adbc_driver_manager import Error
 

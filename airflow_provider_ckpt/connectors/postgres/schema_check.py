@@ -1,6 +1,7 @@
-"""Whether rows can go into a target table at all: asked once, before anything is sent.
+"""Check once, before anything is sent, that rows of a schema can be written to a target table.
 
-What only some values break (a length, a range, a scale, a constraint) is not judged here: that costs a record.
+Limits that only some values exceed (a length, a range, a scale, a constraint) are not checked here: such a value costs
+only its record.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ FILLS_COLUMNS = """
 SELECT 1 FROM pg_catalog.pg_trigger
 WHERE tgrelid = {0}::oid AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype::int & 7 = 7 LIMIT 1
 """
-"""Finds a BEFORE INSERT trigger for each row, which may fill columns that the rows leave out."""
+"""Query for a BEFORE INSERT row trigger, which may fill columns that the rows do not have."""
 
 _NOT_FOR_TEXT = frozenset(
     {
@@ -25,7 +26,7 @@ _NOT_FOR_TEXT = frozenset(
         *("date_recv", "timestamp_recv", "timestamptz_recv"),
     }
 )
-"""Types that Spark has too. Text for one of them was never cast; PostgreSQL itself would not assign it."""
+"""Receive functions of types that Spark has, too. Text for them needs a cast, which PostgreSQL does not do implicitly."""
 
 _TEXT = ("string", "char", "varchar")
 _TEXT_COLUMNS = ("text", "varchar", "bpchar", "citext", "name")
@@ -45,15 +46,18 @@ _HELD: Mapping[str, Sequence[str]] = {
     "timestamp": _TIMES,
     "timestamp_ntz": _TIMES,
 }
-"""Types of columns that hold every value of a Spark SQL type, or refuse it with an error; all of them go into texts."""
+"""Column types that store every value of a Spark SQL type without loss, or refuse it with an error. Text columns store
+all of these types."""
 
 
 def refuse_misfits(table: Table, columns: Sequence[tuple[str, str]], *, filled: bool, pipeline: str) -> None:
-    """Fail if the rows have a column too many, lack one that the table demands, or bring what it cannot hold.
+    """Raise ConfigError if the rows have unknown columns, lack required ones, or have types that the table cannot store.
 
-    :param columns: the rows' columns: name and Spark SQL type
+    :param table: the target
+    :param columns: name and Spark SQL type of each column of the rows
     :param filled: whether a trigger may fill columns
-    :raises ConfigError: naming the columns and what to do
+    :param pipeline: the pipeline's name, for the message
+    :raises ConfigError: with the names of the columns and the correction
     """
     known = table.by_name
     names = [name for name, _ in columns]
@@ -90,7 +94,7 @@ def refuse_misfits(table: Table, columns: Sequence[tuple[str, str]], *, filled: 
 
 
 def _is_held(column: Column, kind: str) -> bool:
-    """Whether every value of a Spark SQL type goes into a column whole, or is refused with an error of its own."""
+    """Return whether a column stores every value of a Spark SQL type without loss, or refuses it with an error."""
     base = _base(kind)
     if column.generated or base == "void" or base in _TEXT:
         return True
@@ -107,7 +111,7 @@ def _is_held(column: Column, kind: str) -> bool:
 
 
 def _loss(column: Column, kind: str) -> str:
-    """A column that cannot hold its values, and what to write instead."""
+    """Return a clause about a column that cannot store its values, with the expression to write instead."""
     name, base, cast = column.name, _base(kind), _cast_for(column)
     if base not in _HELD:
         instead = f"to_json({name})"
@@ -123,7 +127,7 @@ def _base(kind: str) -> str:
 
 
 def _cast_for(column: Column) -> str | None:
-    """The Spark SQL type whose values the column holds, if there is one."""
+    """Return the Spark SQL type whose values the column stores; None if there is none."""
     if column.base_type != "numeric":
         return SPARK_TYPES.get(column.base_type)
     if column.modifier < 0:

@@ -1,4 +1,4 @@
-"""Sequences as PostgreSQL's catalog describes them."""
+"""Read the state of sequences from PostgreSQL's catalog."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SELECT c.oid::bigint FROM found JOIN pg_catalog.pg_class c ON c.relkind = 'S' AN
     c.oid = found.oid OR found.oid IS NULL AND c.relname IN (found.name, pg_catalog.lower(found.name))
 )
 """
-"""By name as it would be found here, or else in any schema, since a function can have a search path of its own."""
+"""Query of sequences by name: on the search path, or else in any schema, since a function can have its own search path."""
 
 _OF_TABLES = """
 WITH wanted (oid) AS (SELECT pg_catalog.to_regclass(name)::oid FROM unnest({0}::text[]) AS name), linked (oid) AS (
@@ -43,13 +43,16 @@ SELECT c.oid::bigint FROM linked JOIN pg_catalog.pg_class c ON c.oid = linked.oi
 
 @dataclass(frozen=True, slots=True)
 class SequenceState:
-    """A sequence that gives values to the cursor.
+    """State of a sequence.
 
-    :param cached: values that a session takes at a time
-    :param file: changes when the sequence is restarted or altered
-    :param last: the newest value that it gave out, None if there was none or the user may not see it
-    :param readable: whether the user may see it
-    :param start: the value that it gives out first
+    :param name: schema and name, as SQL
+    :param cached: number of values that a session takes at a time (CACHE)
+    :param step: increment
+    :param cycles: whether it starts again after its last value (CYCLE)
+    :param file: number of the file that stores it; changes when the sequence is restarted or altered
+    :param last: the newest value; None if there is none yet or the user may not read it
+    :param readable: whether the user may read the newest value
+    :param start: the first value
     """
 
     oid: int
@@ -69,7 +72,7 @@ def sequence_states(fetch: Fetch, oids: frozenset[int]) -> Sequence[SequenceStat
 
 
 def sequences_named(fetch: Fetch, names: Iterable[str]) -> frozenset[int]:
-    """Return the oids of the sequences with these names, as SQL writes them."""
+    """Return the oids of the sequences with these names in SQL notation."""
     wanted = sorted(set(names))
     return frozenset(row[0] for row in fetch(_NAMED, [text_array(wanted)])) if wanted else frozenset()
 
@@ -81,5 +84,5 @@ def sequences_of_tables(fetch: Fetch, tables: Iterable[str]) -> frozenset[int]:
 
 
 def text_array(names: Iterable[Any]) -> str:
-    """A PostgreSQL array as its text, which every driver binds alike."""
+    """Return a PostgreSQL array in text form, which all drivers bind in the same way."""
     return "{" + ",".join('"' + str(name).replace("\\", "\\\\").replace('"', '\\"') + '"' for name in names) + "}"
