@@ -61,11 +61,11 @@ class PostgresBox:
                 raise ConfigError(
                     f"dead_letter_queue.table: {table.label} is another table: it has no column {', '.join(lacking)}.",
                     pipeline=self._context.pipeline,
-                    hint="Name one that does not exist; it is created as it must be.",
+                    hint="Name a table that does not exist; it is created with the right columns.",
                 )
             if not fetch(_RIGHTS, [table.oid])[0][0]:
                 raise ConfigError(
-                    f"the user of connection {self._connection.id!r} may not keep dead letters in {table.label}.",
+                    f"the user of connection {self._connection.id!r} may not store dead letters in {table.label}.",
                     pipeline=self._context.pipeline,
                     hint=f"GRANT INSERT, SELECT ON {table.sql} to it.",
                 )

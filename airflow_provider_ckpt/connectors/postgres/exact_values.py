@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MISFIT = "ckpt: "
-"""Prefix of the message about a value that its column cannot store without loss, within the server's own message."""
+"""Prefix of the message about a value that its column cannot store without loss; the server adds its own text."""
 
 _TIME = "'[0-9]\\s*([+-][0-9]|(?![ap]m)[a-z])'"
 """Finds the zone, or the day, that a text for ``time`` has too many."""
@@ -56,7 +56,7 @@ _MICROSECOND_DIGITS = 6
 
 
 def exact_value(column: Column, value: str, given: str) -> str:
-    """Return an SQL expression that yields the value, or fails with :data:`MISFIT` if the column cannot store all of it.
+    """Return an SQL expression of the value that fails with :data:`MISFIT` if the column cannot store all of it.
 
     :param column: the target column
     :param value: SQL expression of the value, of the column's type without a length

@@ -128,10 +128,10 @@ class LateRows:
         if left is None:
             return Told(sign.seen, rows, sign.remedy)
         if not left:
-            log.info("%s: %s All of them have a receipt: they were elsewhere before", self._pipeline, sign.seen)
+            log.info("%s: %s All of them have a receipt: they were in another place before", self._pipeline, sign.seen)
             return Told("", ())
-        stretches = "one stretch" if len(left) == 1 else f"{len(left)} stretches"
-        kept = f"{sign.seen} Of those no receipt has, {stretches} of positions, the first of them {left[0].start}."
+        stretches = "one range" if len(left) == 1 else f"{len(left)} ranges"
+        kept = f"{sign.seen} No receipt covers {stretches} of these positions, the first at {left[0].start}."
         return Told(kept, left, sign.remedy)
 
     def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> Watch:
@@ -172,13 +172,13 @@ def _ways(sign: Sign, name: str) -> str:
     again = f"`airflow ckpt rewind {name} --to-position N --reason …` reads everything from N on once more"
     if sign.where is None:
         return (
-            f"{again}: choose N at or below the first position that was given out again. `airflow ckpt recover {name}` "
+            f"{again}: choose N at or below the first position that was assigned again. `airflow ckpt recover {name}` "
             "cannot see which rows took the place of others, so it does not end this."
         )
     return (
         f"`airflow ckpt recover {name}` reads what came at positions where nothing was read. If that accounts for all "
-        f"such rows, planning goes on; if not, its answer says why. {again}, which is what rows need that lie below "
-        "the low watermark, or whose positions others had before them."
+        f"such rows, planning continues; if not, its answer says why. {again}, which is needed for rows below the low "
+        "watermark, and for rows at positions that other rows had before."
     )
 
 

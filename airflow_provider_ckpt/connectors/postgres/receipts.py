@@ -108,7 +108,7 @@ class Bookkeeping:
 
     @property
     def recount(self) -> str:
-        """Statement that sets a claimed receipt's counts. Values: the key's five parts, then delivered and dead-lettered."""
+        """Statement that sets counts of a claimed receipt. Values: the key's five parts, delivered, dead-lettered."""
         return f"""
             UPDATE {self.table(RECEIPT)} SET delivered = {{5}}::bigint, dead_lettered = {{6}}::bigint
             WHERE ledger = {{0}}::text AND pipeline = {{1}}::text AND generation = {{2}}::int
@@ -212,7 +212,8 @@ class Bookkeeping:
 
     @property
     def raise_fence(self) -> str:
-        """Statement that raises the fence, never lowers it, and waits for its row lock. Values: ledger, pipeline, epoch."""
+        """Statement that raises the fence but never lowers it; it waits for the row lock. Values: ledger, pipeline,
+        epoch."""
         return f"""
             INSERT INTO {self.table(FENCE)} AS f (ledger, pipeline, epoch)
             VALUES ({{0}}::text, {{1}}::text, {{2}}::bigint)

@@ -55,7 +55,7 @@ BEGIN
         EXECUTE pg_catalog.format('ALTER TABLE %s OWNER TO %I', owned.name, current_user);
     END LOOP;
     IF (SELECT rolsuper OR rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = {writer}) THEN
-        RAISE WARNING 'role % passes row level security by: it reads and writes what other pipelines keep', {writer};
+        RAISE WARNING 'role % bypasses row level security: it can change the bookkeeping of other pipelines', {writer};
     END IF;
 END"""
 """PL/pgSQL that makes the current user the owner of bookkeeping tables that the writer owns: row level security does

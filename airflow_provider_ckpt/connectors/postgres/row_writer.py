@@ -250,7 +250,7 @@ class Rows:
         return "".join(tried)
 
     def _blame(self, stage: str) -> str:
-        """Return PL/pgSQL that finds the column whose value causes the error; empty if the message may show the value."""
+        """Return PL/pgSQL that finds the column that causes the error; empty if the message may show the value."""
         if self._shows:
             return ""
         return "".join(

@@ -26,7 +26,7 @@ _NOT_FOR_TEXT = frozenset(
         *("date_recv", "timestamp_recv", "timestamptz_recv"),
     }
 )
-"""Receive functions of types that Spark has, too. Text for them needs a cast, which PostgreSQL does not do implicitly."""
+"""Receive functions of types that Spark has, too. Text needs a cast to them; PostgreSQL has no implicit one."""
 
 _TEXT = ("string", "char", "varchar")
 _TEXT_COLUMNS = ("text", "varchar", "bpchar", "citext", "name")
@@ -46,12 +46,12 @@ _HELD: Mapping[str, Sequence[str]] = {
     "timestamp": _TIMES,
     "timestamp_ntz": _TIMES,
 }
-"""Column types that store every value of a Spark SQL type without loss, or refuse it with an error. Text columns store
-all of these types."""
+"""Column types that store every value of a Spark SQL type without loss, or refuse it with an error. Text columns can
+store all of these types."""
 
 
 def refuse_misfits(table: Table, columns: Sequence[tuple[str, str]], *, filled: bool, pipeline: str) -> None:
-    """Raise ConfigError if the rows have unknown columns, lack required ones, or have types that the table cannot store.
+    """Raise ConfigError if the rows have unknown columns, lack required ones, or have types that the table cannot hold.
 
     :param table: the target
     :param columns: name and Spark SQL type of each column of the rows

@@ -26,7 +26,7 @@ SELECT c.oid::bigint FROM found JOIN pg_catalog.pg_class c ON c.relkind = 'S' AN
     c.oid = found.oid OR found.oid IS NULL AND c.relname IN (found.name, pg_catalog.lower(found.name))
 )
 """
-"""Query of sequences by name: on the search path, or else in any schema, since a function can have its own search path."""
+"""Query of sequences by name: on the search path, else in any schema, since functions can have search paths."""
 
 _OF_TABLES = """
 WITH wanted (oid) AS (SELECT pg_catalog.to_regclass(name)::oid FROM unnest({0}::text[]) AS name), linked (oid) AS (

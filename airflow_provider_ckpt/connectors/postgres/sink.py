@@ -1,4 +1,4 @@
-"""The controlling half of the postgres sink: checks the target, keeps the fence, reads receipts."""
+"""Control side of the postgres sink: check the target, raise the fence, read receipts."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOCK_TIMEOUT_MS = 2000
-"""How long the fence waits for older transactions before it ends their sessions."""
+"""Milliseconds that raising the fence waits for older transactions before it ends their sessions."""
 
 _FENCE_SECONDS = 60.0
-"""How long the fence goes on trying."""
+"""Seconds for which raising the fence is retried."""
 
 _NOTHING = Known(0, 0)
-"""Of a partition whose generations, which are numbered from 1, are all news."""
+"""Known receipts of a partition of which the ledger knows none; generations are numbered from 1."""
 
 _COUNTABLE_BYTES = 16 << 20
-"""Up to this size a table's rows are counted when someone asks."""
+"""Greatest size of a table whose rows are counted without ``exact``."""
 
 _FORBIDDEN = "42501"
 _RIGHTS_HINT = (
@@ -68,7 +68,7 @@ WHERE pid <> pg_catalog.pg_backend_pid() AND datname = pg_catalog.current_databa
 
 
 class PostgresSink:
-    """See :class:`~airflow_provider_ckpt.connectors.protocols.Sink`."""
+    """Sink that writes to a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.protocols.Sink`."""
 
     exactly_once = True
 
@@ -85,12 +85,12 @@ class PostgresSink:
 
     @property
     def location(self) -> str:
-        """See :attr:`Sink.location`."""
+        """Address of the target without user and password; see :attr:`Sink.location`."""
         known = self._connection
         return f"postgres://{known.host or ''}:{known.port or 5432}/{known.schema or ''}/{self._name}"
 
     def check(self, *, create: bool = True) -> None:
-        """Fail clearly if the target does not fit, and create the bookkeeping tables; see :meth:`Sink.check`."""
+        """Raise ConfigError if the target is unsuitable, and create the bookkeeping tables; see :meth:`Sink.check`."""
         with self._session("checking the target") as fetch:
             self._described = None
             table = self._target(fetch)
@@ -105,13 +105,13 @@ class PostgresSink:
             warn_of_risky_server(fetch, self._connection.id, self._pipeline)
 
     def outputs(self) -> Sequence[Output]:
-        """See :class:`NamesOutputs`."""
+        """Return the target table; see :class:`NamesOutputs`."""
         with self._session("looking for the target") as fetch:
             table = self._target(fetch)
             return [WrittenTarget("sink.table", table.label, "postgres", table_identity(fetch, table.oid))]
 
     def fits(self, columns: Sequence[tuple[str, str]]) -> None:
-        """See :meth:`Sink.fits`; ``fitting.py`` holds the rules."""
+        """Check that rows of these columns can be written; see :meth:`Sink.fits` and ``schema_check.py``."""
         with self._session("reading the target's columns") as fetch:
             table = self._target(fetch)
             refuse_misfits(
@@ -119,7 +119,7 @@ class PostgresSink:
             )
 
     def claims(self) -> Claims:
-        """Whose fences are there; every receipt has one. See :meth:`Sink.claims`."""
+        """Return the ledgers and the newest epoch of the pipeline's fences; see :meth:`Sink.claims`."""
         with self._session("reading the fence") as fetch:
             table = self._target(fetch)
             identity = table_identity(fetch, table.oid)
@@ -131,11 +131,11 @@ class PostgresSink:
         return Claims(max((epoch for _, epoch in rows), default=0), ledgers, identity, gone)
 
     def compare_targets(self, before: str, now: str) -> str | None:
-        """See :class:`ComparesTargets`."""
+        """Describe how two target identities differ; see :class:`ComparesTargets`."""
         return target_identity.compare(before, now)
 
     def fence(self, epoch: int) -> None:
-        """Raise the fence; an older epoch that holds it for longer than a moment is ended. See :meth:`Sink.fence`."""
+        """Raise the fence, and end sessions of older epochs that block it for over 2 s; see :meth:`Sink.fence`."""
         deadline = time.monotonic() + _FENCE_SECONDS
         with self._session("raising the fence") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
@@ -152,18 +152,21 @@ class PostgresSink:
                     )
 
     def keep_witness(self, epoch: int) -> None:
-        """See :class:`KeepsWitness`. A witness of a target that was truncated is not kept: the next run is to tell."""
+        """Store a witness of the target; see :class:`KeepsWitness`.
+
+        Nothing is stored if the target was truncated, so that the next run reports it.
+        """
         with self._session("looking at the target") as fetch:
             table = self._target(fetch)
             books = Bookkeeping(table.schema)
             if columns_absent(fetch, books):
                 return
-            seen = target_witness.take(fetch, table, self._upsert)  # first: one truncated after it is told by it
+            seen = target_witness.take(fetch, table, self._upsert)  # first, so that a later TRUNCATE differs from it
             if self._set_back(fetch, table, books) is None:
                 self._store_witness(fetch, books, epoch, seen)
 
     def receipts(self, known: Mapping[str, Known]) -> Iterator[Receipt]:
-        """This ledger's receipts that are news; see :meth:`Sink.receipts`."""
+        """Yield the receipts that the ledger does not know; see :meth:`Sink.receipts`."""
         with self._session("reading receipts") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
             if tables_absent(fetch, books):
@@ -177,7 +180,7 @@ class PostgresSink:
         yield from sorted(map(receipt_of, rows), key=lambda receipt: receipt.key)
 
     def missing(self, keys: Sequence[BatchKey]) -> Sequence[BatchKey]:
-        """Those without a receipt, each looked up by its key; see :meth:`Sink.missing`."""
+        """Return the keys of the batches without a receipt; see :meth:`Sink.missing`."""
         if not keys:
             return []
         with self._session("looking for receipts") as fetch:
@@ -189,7 +192,7 @@ class PostgresSink:
         return [BatchKey(*row) for row in rows]
 
     def letters(self, sources: Iterable[AttemptKey]) -> Iterator[KeptLetter]:
-        """An attempt's dead letters at a time; see :meth:`Sink.letters`."""
+        """Yield the dead letters of some attempts, with one query for each attempt; see :meth:`Sink.letters`."""
         for source in sources:
             with self._session("reading dead letters") as fetch:
                 books = Bookkeeping(self._target(fetch).schema)
@@ -199,14 +202,14 @@ class PostgresSink:
             yield from (letter_of(source, row) for row in rows)
 
     def keep_replay(self, partition: str, replay: Replay) -> None:
-        """See :meth:`Sink.keep_replay`."""
+        """Store which dead letters a side partition replays; see :meth:`Sink.keep_replay`."""
         with self._session("keeping a replay of dead letters") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
             document = json.dumps(replay.to_json())
             fetch(durable(books.keep_replay), [self._context.ledger, self._context.pipeline, partition, document])
 
     def replays(self, partitions: Iterable[str]) -> Mapping[str, Replay]:
-        """See :meth:`Sink.replays`."""
+        """Return the stored replays of side partitions; see :meth:`Sink.replays`."""
         with self._session("reading replays of dead letters") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
             if tables_absent(fetch, books, ALL_TABLES):
@@ -215,14 +218,14 @@ class PostgresSink:
         return {partition: Replay.from_json(document) for partition, document in rows}
 
     def keep_files(self, files: FileList) -> None:
-        """See :meth:`Sink.keep_files`."""
+        """Store a list of source files; see :meth:`Sink.keep_files`."""
         with self._session("keeping a list of source files") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
             document = json.dumps(files.to_json())
             fetch(books.keep_replay, [self._context.ledger, self._context.pipeline, files.name, document])
 
     def kept_files(self, first: int) -> Sequence[FileList]:
-        """See :meth:`Sink.kept_files`."""
+        """Return the stored lists of source files; see :meth:`Sink.kept_files`."""
         with self._session("reading lists of source files") as fetch:
             books = Bookkeeping(self._target(fetch).schema)
             if tables_absent(fetch, books, ALL_TABLES):
@@ -231,9 +234,11 @@ class PostgresSink:
         return [FileList.from_json(document) for (document,) in rows]
 
     def target_rows(self, *, exact: bool = False) -> int | None:
-        """The target's rows, counted up to 16 MB of table: the first scan after a load rewrites what it reads.
+        """Return the number of rows in the target; None if it is larger than 16 MB or the user may not read it.
 
-        Writing needs no right to read, so without that nobody counts.
+        The limit is there because the first scan after a load rewrites the pages that it reads (hint bits).
+
+        :param exact: whether to count larger tables, too
         """
         with self._session("counting the target") as fetch:
             table = self._target(fetch)
@@ -243,7 +248,7 @@ class PostgresSink:
             return int(fetch(f"SELECT count(*) FROM {table.sql}", [])[0][0])
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -282,21 +287,21 @@ class PostgresSink:
         return table
 
     def _set_back(self, fetch: Fetch, table: Table, books: Bookkeeping) -> str | None:
-        """Return evidence, by the witness of the newest fence, that delivered rows are gone; None if there is none."""
+        """Return evidence, by the last stored witness, that delivered rows are gone; None if there is none."""
         if self._declared.sink.may_be_emptied or columns_absent(fetch, books):
             return None
         for kept, delivered in fetch(books.witness, [self._context.ledger, self._context.pipeline]):
             gone = target_witness.set_back(fetch, table, kept, delivered=delivered)
-            return gone and f"{gone} (where somebody empties it on purpose, write sink.may_be_emptied: true)"
+            return gone and f"{gone} (if it is emptied on purpose, write sink.may_be_emptied: true)"
         return None
 
     def _store_witness(self, fetch: Fetch, books: Bookkeeping, epoch: int, seen: Mapping[str, Any]) -> None:
-        """Store a witness, unless the fence was raised beyond this epoch."""
+        """Store a witness, unless the fence has a newer epoch."""
         mine = [self._context.ledger, self._context.pipeline]
         fetch(durable(books.keep_witness), [*mine, epoch, json.dumps(seen)])
 
     def _raise(self, fetch: Fetch, books: Bookkeeping, epoch: int) -> bool:
-        """Whether the fence stands at ``epoch`` now; not if somebody holds it, or raised it in between."""
+        """Try to raise the fence; return whether it has ``epoch`` now, False if another transaction interfered."""
         import psycopg2
 
         key = [self._context.ledger, self._context.pipeline]
@@ -321,12 +326,12 @@ class PostgresSink:
         return raised_now
 
     def _tell_taken_out(self, fetch: Fetch, books: Bookkeeping, seen: Mapping[str, Any]) -> None:
-        """Warn of partitions that are not part of the target any more, which is no reason to refuse a run."""
+        """Log a warning about partitions that were detached from the target; a run is not refused for them."""
         for kept, _ in fetch(books.witness, [self._context.ledger, self._context.pipeline]):
             names = target_witness.taken_out(kept, seen)
             if names and not self._declared.sink.may_be_emptied:
                 log.warning(
-                    "Pipeline %s, target %s: %s was taken out of it since a run last looked, with the rows that it "
-                    "held. If nobody meant that, put it back, or rewind the pipeline.",
+                    "Pipeline %s, target %s: %s was removed from it since a run last looked, with the rows that it "
+                    "held. If that was not intended, attach it again, or rewind the pipeline.",
                     *(self._pipeline, self._target(fetch).label, names),
                 )

@@ -1,6 +1,6 @@
-"""The planning half of the postgres source: one table, ordered by a cursor column, as one partition.
+"""Planning side of the postgres source: one table, ordered by a cursor column, as one partition.
 
-A plan never ends beyond a closed bound (``bound.py``), so that a row committed late cannot be left out.
+A plan never ends beyond a closed bound (``closed_bound.py``), so that a row that is committed late cannot be skipped.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from airflow_provider_ckpt.config.pipeline import Pipeline
 
 _SETTINGS = {"default_transaction_read_only": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}
-"""Boundaries are found by walking an index; the planner must not weigh that against a sort."""
+"""Session settings; batch boundaries are found by an index scan, and PostgreSQL must not choose a sort instead."""
 
 _MOMENT = 1.0
-"""Seconds that a look waits at most: as long as a busy database's transactions take, and not as a load does."""
+"""Seconds that a lag reading waits at most for a closed bound: enough for short transactions, not for a load."""
 
 _MINE = """
 SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.has_table_privilege({0}::oid, 'SELECT')
@@ -63,7 +63,7 @@ def _digest(row: tuple[Any, ...]) -> Digest:
 
 
 class PostgresSource:
-    """See :class:`~airflow_provider_ckpt.connectors.protocols.Source`."""
+    """Source that reads a PostgreSQL table; see :class:`~airflow_provider_ckpt.connectors.protocols.Source`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None) -> None:
         assert pipeline.source.table is not None
@@ -79,29 +79,32 @@ class PostgresSource:
         self._open: Any = None
 
     def check(self) -> None:
-        """Fail clearly if the table or its cursor does not fit; see :meth:`Source.check`."""
+        """Raise ConfigError if the table or its cursor is unsuitable; see :meth:`Source.check`."""
         with self._session() as fetch:
             table = self._table(fetch)
             self._columns(table)
             self._check_cursor(fetch, table)
 
     def reads(self, output: Output) -> bool:
-        """See :class:`ReadsOutputs`; a partition's rows are rows of the table. What a view shows is not looked at."""
+        """Return whether the source reads an output; see :class:`ReadsOutputs`.
+
+        Partitions and children count as the table; relations below a view are not searched.
+        """
         if not isinstance(output, WrittenTarget) or output.connector != "postgres":
             return False
         with self._session() as fetch:
             return output.identity in tree_identities(fetch, self._table(fetch).oid)
 
     def partitions(self) -> Sequence[SourcePartition]:
-        """The table, as the only partition."""
+        """Return the table as the only partition."""
         with self._session() as fetch:
             table = self._table(fetch)
             return [SourcePartition(table.label, table_identity(fetch, table.oid))]
 
     def start(self, partition: str, start_from: str | int) -> Start:  # noqa: ARG002 - the table is the only partition
-        """The base: a position as it stands; for ``latest`` one past the greatest; for ``earliest`` the type's least.
+        """Return the base: a given position, one past the greatest for ``latest``, the type's least for ``earliest``.
 
-        The least visible position would not do: a transaction that has not committed yet may hold smaller ones.
+        The smallest visible position is not used, since an uncommitted transaction may have smaller ones.
         """
         if isinstance(start_from, int):
             return Start(start_from)
@@ -114,14 +117,14 @@ class PostgresSource:
             return Start(candidate(fetch, table, self._cursor, greatest) or least)
 
     def shape(self) -> Shape:
-        """The table's columns (or those the pipeline names) and their Spark types."""
+        """Return the table's columns, or those that the pipeline names, and their Spark types."""
         with self._session() as fetch:
             return Shape(False, self._columns(self._table(fetch)))
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Cut each stretch; one without an end reaches to the newest closed bound. See :meth:`Source.plan`.
+        """Split each range into batches, one without an end up to the newest closed bound; see :meth:`Source.plan`.
 
-        :raises SourceError: if positions below the plan were given out since the last planning
+        :raises SourceError: if positions below the plan were assigned since the last planning
         """
         with self._session() as fetch:
             table = self._table(fetch)
@@ -138,7 +141,9 @@ class PostgresSource:
                     break
                 records = request.records_per_batch or cutter.batch_records(todo.start, end)
                 cut = cutter.cut(todo.partition, todo.start, end, records, left)
-                if not cut.batches and todo.end is not None:  # its rows are gone, yet the checkpoint must pass it
+                if (
+                    not cut.batches and todo.end is not None
+                ):  # its rows are gone, but the checkpoint must pass the range
                     cut = cutter.empty(todo.partition, todo.start, end)
                 batches.extend(cut.batches)
                 left -= cut.records
@@ -147,7 +152,7 @@ class PostgresSource:
             return plan if request.look else self._late_rows.watched(fetch, table, request, plan, greatest)
 
     def late(self) -> bool:
-        """Any value can come late: an application may set it, or take it from a sequence long before it is inserted."""
+        """Return True: applications may choose any value, or take one from a sequence long before they insert it."""
         return True
 
     def watch(
@@ -159,10 +164,10 @@ class PostgresSource:
     ) -> Alarm | None:
         """Return why the next planning would fail, and a new witness; see :meth:`WatchedSource.watch`.
 
-        :param partition: the table, a source's only partition
-        :param end: the end of its plan
-        :param state: what the last planning kept
-        :param unread: asks the receipts, as for a planning
+        :param partition: the table, the source's only partition
+        :param end: end position of its plan
+        :param state: state that the last planning stored
+        :param unread: finds positions without a receipt
         """
         with self._session() as fetch:
             table = self._table(fetch)
@@ -170,31 +175,31 @@ class PostgresSource:
             return self._late_rows.watch(fetch, table, state, end, greatest, unread)
 
     def digests(self, partition: str, ranges: Sequence[Range]) -> Sequence[Digest] | None:  # noqa: ARG002
-        """Return digests of the rows that are visible now."""
+        """Return digests of the positions of the rows that are visible now; see :meth:`Source.digests`."""
         with self._session() as fetch:
             table = self._table(fetch)
             return [_digest(fetch(Digest.sql(*self._rows(table, span)), [])[0]) for span in ranges]
 
     def positions(self, partition: str, span: Range) -> Sequence[int]:  # noqa: ARG002
-        """Those of the rows that are visible now."""
+        """Return the positions of the rows that are visible now; see :meth:`Source.positions`."""
         with self._session() as fetch:
             position, rows = self._rows(self._table(fetch), span)
             return [row[0] for row in fetch(f"SELECT {position} {rows} ORDER BY 1", [])]
 
     def _rows(self, table: Table, span: Range) -> tuple[str, str]:
-        """The position of a row as SQL, and the rows of a range, from FROM on."""
+        """Return SQL for a row's position, and the FROM and WHERE clauses of a range."""
         kind, cursor = CursorKind(table.by_name[self._cursor].base_type), quote(self._cursor)
         low, high = value_sql(kind, span.start), value_sql(kind, span.end)
         return position_sql(kind, cursor), f"FROM {table.sql} WHERE {cursor} >= {low} AND {cursor} < {high}"
 
     def locate(self, tasks: Sequence[BatchTask], files: Sequence[SourceFile]) -> Sequence[BatchTask]:  # noqa: ARG002
-        """The same tasks, each naming the table by its oid, so that a reader refuses a recreated one."""
+        """Return the tasks with the table's oid, so that a reader refuses a recreated table."""
         with self._session() as fetch:
             oid = self._table(fetch).oid
             return [replace(task, detail={**task.detail, "oid": oid}) for task in tasks]
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -279,7 +284,7 @@ class PostgresSource:
             )
 
     def _close(self, fetch: Fetch, table: Table, request: PlanRequest) -> tuple[int | None, Plan]:
-        """The table's greatest position, and up to where it can be planned."""
+        """Return the table's greatest position, and a plan with the closed bound or the open candidate."""
         if not any(todo.asks_bound for todo in request.todo):
             return None, Plan()
         self._refuse_nulls(fetch, table)

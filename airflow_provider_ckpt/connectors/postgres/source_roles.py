@@ -1,4 +1,4 @@
-"""SQL that lets a role read source tables, and see whether a failover of their server lost anything."""
+"""Generate SQL that grants a role the right to read source tables, and to see whether a failover lost data."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ BEGIN
         EXECUTE pg_catalog.format('GRANT SELECT ON SEQUENCE %s TO %I', owned.name, {reader});
     END LOOP;
 END"""
-"""Lets a reader see how far the sequences of its tables are."""
+"""PL/pgSQL that grants a reader the right to read the current values of its tables' sequences."""
 
 
 @dataclass(frozen=True)
 class SourceRoles:
-    """Who may read source tables in a schema, and where the server's timelines parted.
+    """Rights to read source tables in a schema, and the history of the server's timelines.
 
-    Only a user who may call ``pg_read_file`` can make the function that tells it; for any other one the script warns.
+    The script creates a function that returns this history. Only a user who may call ``pg_read_file`` can create it;
+    for any other user the script logs a warning.
 
-    :param schema: of the tables
+    :param schema: schema of the tables
     :param reader: the role that reads them
-    :param tables: their names in the schema
+    :param tables: names of the tables in the schema
     """
 
     schema: str
@@ -44,7 +45,7 @@ class SourceRoles:
 
     @property
     def sql(self) -> str:
-        """The script; it may be run again."""
+        """The script, which is idempotent."""
         here, reader = quote(self.schema), quote(self.reader)
         function = f"{here}.{FUNCTION}()"
         made = (
@@ -65,8 +66,8 @@ class SourceRoles:
             block(
                 f"IF pg_catalog.has_function_privilege({literal(READ_FILE)}, 'EXECUTE') THEN "
                 + " ".join(f"EXECUTE {literal(statement)};" for statement in (made, *guarded))
-                + f" ELSE RAISE WARNING '% may not call {READ_FILE}, so the function that tells where timelines "
-                "parted is not made: every failover of this server fails runs', current_user; END IF;"
+                + f" ELSE RAISE WARNING '% may not call {READ_FILE}, so the function that returns the history of "
+                "timelines is not created: every failover of this server fails runs', current_user; END IF;"
             ),
             *(f"GRANT SELECT ON {here}.{quote(table)} TO {reader};" for table in self.tables),
         ]

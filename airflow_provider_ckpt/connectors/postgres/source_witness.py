@@ -13,17 +13,19 @@ from airflow_provider_ckpt.connectors.postgres.origin_tables import Origin
 class Witness:
     """State of a table and its server at one planning.
 
-    :param end: the end of its plan; every position below was given to a batch
-    :param reached: whether a plan has ever reached the table's end; until then a declared start may lie ahead of it
+    :param end: end of the plan; all positions below it belong to batches
+    :param reached: whether a plan has ever reached the table's end; before that, the declared start may be beyond it
     :param top: the greatest position in the table
-    :param snapshot: of the server's transactions: which of them the planning could see
+    :param snapshot: snapshot of the server's transactions, with those that the planning could see
     :param xid: id of the next transaction
-    :param timeline: of the server's write-ahead log, which a failover or a restore changes; None if it may not be seen
-    :param log: the end of that log
-    :param sequences: by oid: newest value, file, and whether the sequence was ever seen at or beyond the table's end
-    :param files: by oid of a relation, the file that stores its rows
-    :param branch: digest of the timeline's history, None if there is none or it may not be seen
-    :param attached: by oid of a relation, the relations that it is a partition or heir of, and since when
+    :param timeline: timeline of the server's write-ahead log, which a failover or a restore changes; None if the user
+        may not read it
+    :param log: end of that log (LSN)
+    :param sequences: by oid: newest value, file, and whether the sequence was ever at or beyond the table's end
+    :param files: number of the file that stores a relation's rows, by the relation's oid
+    :param branch: digest of the timeline's history; None if there is none or the user may not read it
+    :param attached: parents of a relation and the transactions that attached it, by the relation's oid; see
+        :class:`~.origin_tables.Origin`
     """
 
     end: int
@@ -39,7 +41,7 @@ class Witness:
     attached: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dict; :meth:`from_json` is its inverse."""
+        """Return a JSON-ready dict; :meth:`from_json` is its inverse."""
         return {
             "end": self.end,
             "reached": self.reached,
@@ -56,28 +58,28 @@ class Witness:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Witness:
-        """The witness that :meth:`to_json` wrote."""
+        """Return the witness that :meth:`to_json` wrote."""
         sequences = {int(oid): (seen[0], seen[1], seen[2]) for oid, seen in data["sequences"].items()}
         files = {int(oid): file for oid, file in data["files"].items()}
         attached = {int(oid): links for oid, links in data.get("attached", {}).items()}
         return cls(**{**data, "sequences": sequences, "files": files, "attached": attached})
 
     def same(self, other: Witness) -> bool:
-        """Whether nothing has changed but transactions of other tables."""
+        """Return whether nothing but transaction ids and the end of the log has changed."""
         return self == replace(other, snapshot=self.snapshot, xid=self.xid, log=self.log)
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Something that shows that positions below the checkpoint were given out.
+    """Sign that positions below the checkpoint were assigned since the last planning.
 
-    :param seen: what was seen, as a sentence
-    :param remedy: what is to be done first
-    :param where: condition for the rows that it speaks of; None if positions that were read may have been given out
-        again, so that the rows there tell nothing
-    :param origin: relation that holds those rows; the whole table if None
-    :param moved: whether these may be rows that were elsewhere in the table before, so that a receipt of the same
-        position accounts for each
+    :param seen: the observation, as a sentence
+    :param remedy: the correction that must come first, as an imperative; may be empty
+    :param where: SQL condition of the late rows; None if positions that were read may have been assigned again, so that
+        late rows cannot be identified
+    :param origin: relation that contains those rows; None for the whole table
+    :param moved: whether the rows may have been in another relation of the table before; then each is accounted for if
+        its position has a receipt
     """
 
     seen: str

@@ -1,7 +1,7 @@
-"""Cuts a stretch of a PostgreSQL table into batches by counting rows along the cursor's index.
+"""Split a range of a PostgreSQL table into batches by counting rows along the cursor's index.
 
-With an index that leads with the cursor, each boundary is found by skipping N entries of it; without one, one pass
-numbers the rows. Rows of equal cursor value stay together.
+With an index whose first column is the cursor, each boundary is found by skipping N index entries; without one, a
+single scan numbers the rows. Rows of equal cursor value are in the same batch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from airflow_provider_ckpt.core.ranges import Range
 log = logging.getLogger(__name__)
 
 AUTO_RECORDS = 50_000
-"""Records of a batch that the source picks itself."""
+"""Default number of records in a batch."""
 
 AUTO_BYTES = 16_000_000
-"""Bytes of a batch that the source picks itself, at most."""
+"""Greatest size of a batch of default size, in bytes."""
 
 _SMALL = 20_000
-"""Up to this many records are one batch; more are at least :data:`_AT_LEAST`."""
+"""Greatest number of records planned as one batch; more are split into at least :data:`_AT_LEAST` batches."""
 
 _AT_LEAST = 4
 
@@ -46,9 +46,11 @@ WHERE c.oid = {0}::oid OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tr
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A stretch, cut.
+    """Result of splitting a range.
 
-    :param more: whether the stretch goes on beyond the last batch
+    :param batches: the batches, in order
+    :param records: number of records in all batches
+    :param more: whether the range continues beyond the last batch
     """
 
     batches: Sequence[PlannedBatch]
@@ -57,8 +59,10 @@ class Cut:
 
 
 class Cutter:
-    """Cuts stretches of one table.
+    """Splitter of ranges of one table.
 
+    :param fetch: runs a query
+    :param table: the source table
     :param cursor: the cursor column's name
     """
 
@@ -77,7 +81,7 @@ class Cutter:
             )
 
     def batch_records(self, start: int, end: int) -> int:
-        """A good number of records a batch for this stretch: by size, and not too few batches to spread over lanes."""
+        """Return the number of records for each batch of a range, by row size, and small enough for several lanes."""
         size, known = self._fetch(_SIZE, [self._table.oid])[0]
         counted = self._count(start, end, _AT_LEAST * AUTO_RECORDS)
         records = max(known or 0, counted, 1)
@@ -87,9 +91,13 @@ class Cutter:
         return min(good, -(-counted // _AT_LEAST))
 
     def cut(self, partition: str, start: int, end: int, records: int, most: int) -> Cut:
-        """Cut ``[start, end)`` into batches of ``records`` records.
+        """Split positions ``[start, end)`` into batches.
 
-        :param most: cut off about this many records, at least one batch
+        :param partition: the source partition's id
+        :param start: first position
+        :param end: position after the last
+        :param records: records in each batch
+        :param most: approximate number of records in all batches; at least one batch is returned
         """
         count = max(most // records, 1)
         firsts = self._firsts(start, end, records, count + 1)
@@ -108,7 +116,7 @@ class Cutter:
 
     @staticmethod
     def empty(partition: str, start: int, end: int) -> Cut:
-        """One batch over a stretch that holds no row."""
+        """Return one batch for a range without rows."""
         return Cut([PlannedBatch(partition, Range(start, end), 0)], 0, False)
 
     def _within(self, start: int, end: int) -> str:
@@ -123,7 +131,7 @@ class Cutter:
         return int(found[0][0])
 
     def _firsts(self, start: int, end: int, records: int, limit: int) -> list[int]:
-        """Positions of the first row of each batch, at most ``limit``."""
+        """Return the positions of the first row of each batch, at most ``limit``."""
         query = self._skipping if self._indexed else self._numbering
         return [int(row[0]) for row in self._fetch(query(start, end, records, limit), [])]
 

@@ -1,4 +1,4 @@
-"""A table as PostgreSQL's catalog describes it, for both halves of source and sink."""
+"""Read the description of a table from PostgreSQL's catalog."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from airflow_provider_ckpt.connectors.postgres.client import quote, split_table
 
 Fetch = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
-"""Runs one statement and gives all its rows; values, if any, are bound at ``{0}``, ``{1}`` …"""
+"""Function that runs one statement and returns all its rows; values, if any, are bound at ``{0}``, ``{1}`` …"""
 
 _RELATION = """
 SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text
@@ -60,18 +60,18 @@ ORDER BY a.attnum
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column.
+    """Column of a table. Of a domain, most attributes describe its base type.
 
-    :param type_name: its type's name in pg_type, of a domain the domain's
-    :param type_sql: its type without a length, of a domain the base type's: a cast to a length, or to a domain that has
-        one, would cut silently
-    :param receive: the function that reads its binary form, of a domain the base type's
-    :param modifier: atttypmod (of a domain the base type's), -1 without one
-    :param identity: ``a`` for GENERATED ALWAYS AS IDENTITY, ``d`` BY DEFAULT, else empty
-    :param generated: not empty if it is computed from others
-    :param base_type: its type's name in pg_type, of a domain the base type's
-    :param has_default: whether a row that leaves it out gets a value all the same
-    :param fitting: how the server fits a value into the column's length or scale when it is assigned: a call with
+    :param number: attnum
+    :param type_name: the type's name in pg_type; of a domain, the domain's name
+    :param type_sql: the base type as SQL without a length, since a cast to a type with a length truncates silently
+    :param receive: name of the function that reads the base type's binary form
+    :param modifier: atttypmod of the base type; -1 without one
+    :param identity: ``a`` for GENERATED ALWAYS AS IDENTITY, ``d`` for BY DEFAULT, else empty
+    :param generated: not empty if the column is computed from others
+    :param base_type: the base type's name in pg_type
+    :param has_default: whether rows without the column get a value
+    :param fitting: the function call by which the server adapts an assigned value to the column's length or scale, with
         ``%s`` for the value; None if the column has neither
     :param exact_type_sql: its type with a length or scale, of a domain the base type's
     :param element: of an array, the name of its elements' type in pg_type, of a domain the base type's; else its own
@@ -102,13 +102,13 @@ class Column:
         return self.receive == "array_recv"
 
     def fitted(self, value: str) -> str:
-        """SQL for a value of the column's type as it would be stored: rounded, padded, or an error."""
+        """Return SQL for a value of the base type as it would be stored: rounded, padded, or an error."""
         return value if self.fitting is None else self.fitting.replace("%s", value, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A relation and its columns, in order.
+    """Relation and its columns, in order.
 
     :param kind: pg_class.relkind: ``r`` table, ``p`` partitioned table, ``v`` view …
     """
@@ -121,12 +121,12 @@ class Table:
 
     @property
     def sql(self) -> str:
-        """Its name as SQL."""
+        """Name as SQL."""
         return f"{quote(self.schema)}.{quote(self.name)}"
 
     @property
     def label(self) -> str:
-        """Its name for a person, and the id of its source partition."""
+        """Name for messages, and id of the source partition."""
         return f"{self.schema}.{self.name}"
 
     @property
@@ -136,9 +136,10 @@ class Table:
 
 
 def describe(fetch: Fetch, name: str) -> Table | None:
-    """The table of that name, or None if there is none.
+    """Return the table of that name; None if there is none.
 
-    :param name: as a pipeline writes it
+    :param fetch: runs a query
+    :param name: name in the notation of a pipeline, see :func:`~.client.split_table`
     """
     schema, table = split_table(name)
     found = fetch(_RELATION, [f"{quote(schema)}.{quote(table)}" if schema else quote(table)])
@@ -149,11 +150,11 @@ def describe(fetch: Fetch, name: str) -> Table | None:
 
 
 def psycopg_fetch(connection: Any) -> Fetch:
-    """:data:`Fetch` over a psycopg2 connection."""
+    """Return a :data:`Fetch` over a psycopg2 connection."""
 
     def fetch(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         names = {f"v{index}": value for index, value in enumerate(values)}
-        if values:  # a template of ours; a statement without values may have braces in its identifiers
+        if values:  # a template; a statement without values may have braces in its identifiers
             statement = statement.replace("%", "%%").format(*(f"%({name})s" for name in names))
         with connection.cursor() as cursor:
             cursor.execute(statement, names or None)
@@ -163,12 +164,12 @@ def psycopg_fetch(connection: Any) -> Fetch:
 
 
 def adbc_fetch(cursor: Any) -> Fetch:
-    """:data:`Fetch` over an ADBC cursor."""
+    """Return a :data:`Fetch` over an ADBC cursor."""
 
     def fetch(statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         import pyarrow as pa
 
-        # Arrow in and out: the cursor's own conversions take as long as a small statement itself.
+        # Arrow in and out: the cursor's own conversions take as long as a small statement.
         names = [f"${index + 1}" for index in range(len(values))]
         bound = pa.RecordBatch.from_arrays([pa.array([value]) for value in values], names) if values else None
         cursor.execute(statement.format(*names) if values else statement, bound)

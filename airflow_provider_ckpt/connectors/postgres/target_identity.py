@@ -1,4 +1,4 @@
-"""Identity of a target: the database system, the database in it and the table in that, each of which can be another."""
+"""Compare the identities of a target: database system, database and table, each of which can have been replaced."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _REASONS = {
 
 
 def compare(before: str, now: str) -> str | None:
-    """Return the parts that differ and ordinary reasons, as a clause; None if one of these is no identity.
+    """Return the differing parts and the usual reasons, as a clause; None if nothing differs or a text is no identity.
 
-    :param before: what :func:`~.identity.table_identity` gave of the target that was written
-    :param now: what it gives now
+    :param before: earlier result of :func:`~.identity.table_identity`
+    :param now: its result now
     """
     old, new = before.split("/"), now.split("/")
     if len(old) != len(_PARTS) or len(new) != len(_PARTS):

@@ -1,4 +1,4 @@
-"""Behaviour of a target beyond storing rows: rules and row level security."""
+"""Check a target for rules, row level security and missing rights."""
 
 from __future__ import annotations
 
@@ -42,15 +42,17 @@ class Behaviour:
 
     @property
     def inserts_only(self) -> bool:
-        """Whether rows must come by INSERT: COPY passes rules by, and is refused under row level security."""
+        """Whether rows must be written by INSERT: COPY ignores rules, and is refused under row level security."""
         return bool(self.rules) or self.row_security
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target as a writer needs to know it.
+    """Description of a target for a writer.
 
-    :param key: of upserts; empty for append
+    :param table: the table
+    :param behaviour: its rules and row level security
+    :param key: key columns of upserts; empty for append
     """
 
     table: Table
@@ -58,14 +60,15 @@ class Target:
     key: Sequence[KeyColumn]
 
     def row_count(self, *, upsert: bool) -> RowCount:
-        """Return the SQL that counts the rows that a transaction adds."""
+        """Return the counter of the rows that a transaction adds."""
         return RowCount(self.table.oid, updates=upsert)
 
 
 def describe_target(fetch: Fetch, name: str, key: Sequence[str]) -> Target | None:
-    """The target of that name, or None if there is no such table.
+    """Return the target of that name; None if there is no such table.
 
-    :param name: as a pipeline writes it
+    :param fetch: runs a query
+    :param name: name in the notation of a pipeline
     :param key: the columns of ``sink.key``, for upserts
     """
     table = describe(fetch, name)
@@ -79,7 +82,7 @@ def behaviour_of(fetch: Fetch, table: Table, *, upsert: bool) -> Behaviour:
 
     :param fetch: runs a query
     :param table: the target
-    :param upsert: whether rules on UPDATE matter, too
+    :param upsert: whether to read rules on UPDATE, too
     """
     kinds = [_ON_INSERT, _ON_UPDATE] if upsert else [_ON_INSERT]
     rules, row_security, counted = fetch(_BEHAVIOUR, [table.oid, kinds])[0]
@@ -87,9 +90,12 @@ def behaviour_of(fetch: Fetch, table: Table, *, upsert: bool) -> Behaviour:
 
 
 def refuse_altering_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> None:
-    """Fail if the target has rules that may make other rows of what is sent, or if nobody could tell.
+    """Raise ConfigError if the target has rules that may change the rows, or if added rows cannot be counted.
 
-    :raises ConfigError: naming the rules and what to do
+    :param fetch: runs a query
+    :param table: the target
+    :param pipeline: the pipeline
+    :raises ConfigError: with the names of the rules and the correction
     """
     upsert = pipeline.sink.mode == "upsert"
     behaviour = behaviour_of(fetch, table, upsert=upsert)
@@ -111,10 +117,13 @@ def refuse_altering_target(fetch: Fetch, table: Table, pipeline: Pipeline) -> No
 
 
 def refuse_unwritable_target(fetch: Fetch, table: Table, pipeline: Pipeline, connection: str) -> None:
-    """Fail if the server takes no writes, or the user may not write to the target.
+    """Raise ConfigError if the server is a standby, or the user may not write to the target.
 
-    :param connection: its id
-    :raises ConfigError: saying what to grant
+    :param fetch: runs a query
+    :param table: the target
+    :param pipeline: the pipeline
+    :param connection: id of the Airflow connection, for the message
+    :raises ConfigError: with the needed GRANT
     """
     needed = ["INSERT", "SELECT", "UPDATE"] if pipeline.sink.mode == "upsert" else ["INSERT"]
     standby, allowed = fetch(_RIGHTS, [table.oid, needed])[0]

@@ -1,10 +1,10 @@
-"""Notices that a target was truncated although its bookkeeping stands.
+"""Detect that a target was truncated although its bookkeeping is still there.
 
-With each new fence, and when a run ends or fails that delivered something, the sink keeps a witness: the file of every
-table that holds rows (the target, its partitions or heirs), its size, its columns, and of some rows a hash and the
-transaction that wrote them. TRUNCATE gives a table another file, and so do VACUUM FULL, CLUSTER and an ALTER TABLE that
-rewrites it, but those keep the rows. So a table with another file is set back if it is empty now, or if its rows of the
-witness are not there; so is a partition that took the place of another. :func:`_missing` has the rule.
+With each new fence, and when a run that delivered something ends or fails, the sink stores a witness: the file, size
+and columns of every table that holds rows (the target, its partitions and children), and for some rows a hash and the
+transaction that wrote them. TRUNCATE gives a table a new file, and so do VACUUM FULL, CLUSTER and an ALTER TABLE that
+rewrites it, but those preserve the rows. So a table with a new file has lost rows if it is empty now, or if the sampled
+rows are absent; the same holds for a partition that replaced another. :func:`_missing` has the rule.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.table import Fetch, Table
 
 _SAMPLED_ROWS = 200
-"""Rows whose hashes are kept, of all tables together: half of them the newest, half from everywhere."""
+"""Number of sampled rows in all tables together: half of them the newest, half from the whole table."""
 
 _LEAST_ROWS = 20
-"""So many at least of each table."""
+"""Least number of sampled rows of each table."""
 
 _SAMPLED_PAGES = 60
-"""Pages that are read, of all tables together."""
+"""Number of pages that are read in all tables together."""
 
 _LEAST_PAGES = 6
-"""So many at least of each table; a third of them are its last."""
+"""Least number of pages that are read in each table; a third of them are its last."""
 
 _SAMPLED_TABLES = 50
-"""Of more tables than these, only the largest have rows in the witness."""
+"""Greatest number of tables with sampled rows; of more, the largest are sampled."""
 
 _NAMED = 3
-"""So many of several tables are named."""
+"""Greatest number of tables that a message names."""
 
 _TEXT_FORMS = {
     "TimeZone": "UTC",
@@ -44,8 +44,8 @@ _TEXT_FORMS = {
 _AS_TEXT = "SELECT " + ", ".join(
     f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in _TEXT_FORMS.items()
 )
-"""Statement by which a row has the same text, and so the same hash, even where a pooler does not pass the session's own
-settings on. It goes to the server in one message with the query, so both are one transaction, and nothing stays."""
+"""Statement that makes a row's text, and so its hash, independent of settings that a connection pooler may drop. It is
+sent in one message with the query, so both are one transaction, and the settings end with it."""
 
 _PARTS = f"""
 {_AS_TEXT};
@@ -91,19 +91,19 @@ FROM (
 ) AS ckpt_rows
 WHERE ckpt_age <= {half} OR ckpt_place % greatest((ckpt_all + {half} - 1) / {half}, 1) = 0
 """
-"""Some rows of a table, and whether each is of the newest; a few pages are read by their places, without a scan."""
+"""Query of some rows of a table, and of whether each is among the newest; reads a few pages without a scan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A table that holds rows of the target: the target itself, a partition or an heir.
+    """Table that holds rows of the target: the target itself, a partition or a child.
 
-    :param name: as SQL, with its schema
-    :param place: the bounds of the partitions that it lies in, by which one that was made anew is known
+    :param name: schema and name, as SQL
+    :param place: the bounds of the partitions that contain it, by which a recreated partition is recognised
     :param file: number of the file that stores its rows
-    :param size: of that file, in bytes
+    :param size: size of that file in bytes
     :param readable: whether the sink's role may read all its rows
-    :param columns: numbers and types of its columns, which most forms of ALTER TABLE that rewrite it change
+    :param columns: numbers and types of its columns, which most forms of ALTER TABLE that rewrite a table change
     """
 
     oid: int
@@ -115,14 +115,17 @@ class Part:
     columns: str
 
     def label(self, target: Table) -> str:
-        """Its name for a person."""
+        """Return its name for messages."""
         return f"target {target.label}" if self.oid == target.oid else f"{self.name} of target {target.label}"
 
 
 def take(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
-    """A witness of the target as it is now, as a JSON-ready dict.
+    """Return a witness of the target as it is now, as a JSON-ready dict.
 
-    :param key: the key columns of an upsert; empty for append. Others may change; without any key all columns are taken
+    :param fetch: runs a query
+    :param table: the target
+    :param key: key columns of an upsert; empty for append. Only columns of the key, or else of the primary key, are
+        hashed, since others may change; without either, all columns
     """
     parts = _parts(fetch, table)
     stable = key or [name for (name,) in fetch(_PRIMARY_KEY, [table.oid])]
@@ -138,12 +141,12 @@ def take(fetch: Fetch, table: Table, key: Sequence[str]) -> dict[str, Any]:
 def set_back(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivered: bool) -> str | None:
     """Return a sentence with the evidence that delivered rows are gone; None if there is none.
 
-    A witness of another table, such as the one before a move, says nothing of this one.
+    A witness of another table, such as the target's predecessor, is ignored.
 
     :param fetch: runs a query
     :param table: the target
     :param witness: what :func:`take` returned
-    :param delivered: whether the sink has receipts of rows, so that the target cannot always have been empty
+    :param delivered: whether the sink has receipts of rows, so that the target must have had rows
     """
     if witness.get("target", table.oid) != table.oid:
         return None
@@ -177,7 +180,7 @@ def set_back(fetch: Fetch, table: Table, witness: Mapping[str, Any], *, delivere
 
 
 def taken_out(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Names of the partitions and heirs with rows that are not part of the target any more; empty if there are none.
+    """Return the names of partitions and children with rows that the target does not have any more; may be empty.
 
     :param before: what :func:`take` returned before
     :param now: what it returned later
@@ -208,7 +211,7 @@ def _names(kept: Sequence[Mapping[str, Any]]) -> str:
 def _replaced(
     parts: Mapping[int, Part], kept: Mapping[int, Mapping[str, Any]]
 ) -> Iterator[tuple[Part, Mapping[str, Any]]]:
-    """Partitions that are at the place of one that is not part of the target any more, each with that one."""
+    """Yield partitions that replaced a former partition of equal bounds, each with the witness of that one."""
     vacated = {before["place"]: before for oid, before in kept.items() if oid not in parts}
     for part in parts.values():
         if part.oid not in kept and part.place in vacated:
@@ -216,7 +219,7 @@ def _replaced(
 
 
 def _sample(fetch: Fetch, columns: Sequence[str], parts: Sequence[Part]) -> dict[int, dict[str, list[tuple[int, int]]]]:
-    """Some rows of each table, the newest apart from others: of each its hash, and the transaction that wrote it."""
+    """Return hash and writing transaction of some rows of each table: the newest, and others."""
     readable = sorted((part for part in parts if part.readable and part.size), key=lambda part: -part.size)
     if not columns or not readable:
         return {}
@@ -244,12 +247,12 @@ def _sample(fetch: Fetch, columns: Sequence[str], parts: Sequence[Part]) -> dict
 
 
 def _missing(fetch: Fetch, table: Table, part: Part, columns: Sequence[str], before: Mapping[str, Any]) -> str | None:
-    """Return how many rows of the witness a table lost that has another file; None if that is no evidence of a loss.
+    """Return how many sampled rows are left in a table with a new file; None if there is no evidence of a loss.
 
-    VACUUM FULL and CLUSTER copy each row with the transaction that wrote it; so if one row of the witness is found with
-    its own, the table was not filled anew, and what else is missing was deleted. Otherwise all rows of the witness have
-    to be there; but where the columns changed, and in a partition that took another's place, only the newest, for an
-    ALTER TABLE, or a copy, comes after old rows were deleted as well.
+    VACUUM FULL and CLUSTER copy each row with the transaction that wrote it. So if one sampled row is found with its
+    transaction, the table was not refilled, and rows that are missing were deleted. Otherwise all sampled rows must be
+    there. Where the columns changed, and in a partition that replaced another, only the newest must be there, since old
+    rows may have been deleted before the ALTER TABLE or the copy.
 
     :param fetch: runs a query
     :param table: the target

@@ -1,8 +1,8 @@
-"""Timelines of a PostgreSQL server's write-ahead log: whether a failover or a restore lost what was read before.
+"""Read the timeline history of a PostgreSQL server's write-ahead log, to detect a failover or restore that lost data.
 
-A standby that takes over begins a new timeline. Its history names the places in the log at which earlier ones were
-left; it is a file, which an ordinary user cannot read. The function that ``airflow ckpt db roles source`` prints
-returns just those places.
+A standby that is promoted starts a new timeline. Its history file contains the log positions (LSN) at which earlier
+timelines ended. An ordinary user cannot read this file; the function that ``airflow ckpt db roles source`` prints
+returns these positions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airflow_provider_ckpt.connectors.postgres.client import quote
 from airflow_provider_ckpt.connectors.postgres.table import Fetch
 
 FUNCTION = "ckpt_timeline_history"
-"""Name of the function by which an ordinary user reads the history."""
+"""Name of the function that returns the history to an ordinary user."""
 
 READ_FILE = "pg_catalog.pg_read_file(text, bigint, bigint, boolean)"
 
@@ -29,7 +29,7 @@ FROM pg_catalog.regexp_matches(
         0, 1048576, true),
     '^(\d+)\t(\S+)', 'gn') AS line
 """
-"""Each ancestor of the server's timeline, and the end of what the server has of it; nothing without a history."""
+"""Query of the ancestors of the server's timeline, and of the LSN at which each ends; empty without a history."""
 
 _SERVER = """
 SELECT pg_catalog.txid_current_snapshot()::text, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
@@ -46,15 +46,15 @@ WHERE p.proname = '{FUNCTION}' AND p.pronargs = 0 AND p.prosecdef
   AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
 ORDER BY n.nspname LIMIT 1
 """
-"""A schema with the function, made by someone who may read the history: another's could say anything."""
+"""Query of a schema with the function, owned by a role that may read the history; no other owner is trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """The end of an earlier timeline, as far as a server has it.
+    """End of an earlier timeline in a server's history.
 
-    :param timeline: as the names of the log's files begin
-    :param place: in the log
+    :param timeline: the timeline as 8 hexadecimal digits, the prefix of log file names
+    :param place: position in the log (LSN)
     """
 
     timeline: str
@@ -65,11 +65,11 @@ class Switch:
 class ServerState:
     """State of a server at one planning.
 
-    :param snapshot: of its transactions: which of them the planning could see
+    :param snapshot: snapshot of its transactions, with those that the planning could see
     :param xid: id of the next transaction
-    :param timeline: of its write-ahead log; None if it may not be seen
-    :param log: the end of that log
-    :param history: of the timeline, oldest first; None if there is none or it may not be seen
+    :param timeline: timeline of its write-ahead log; None if the user may not read it
+    :param log: end of that log (LSN)
+    :param history: earlier timelines, oldest first; None if there are none or the user may not read them
     """
 
     snapshot: str
@@ -80,13 +80,13 @@ class ServerState:
 
     @property
     def branch(self) -> str | None:
-        """Digest of the history: servers that began timelines of the same number apart from each other differ in it."""
+        """Digest of the history; differs between servers that started a timeline of the same number independently."""
         if self.history is None:
             return None
         return hashlib.sha256(repr([(item.timeline, item.place) for item in self.history]).encode()).hexdigest()[:16]
 
     def left(self, timeline: str) -> str | None:
-        """Return the place at which the server's history left a timeline; None if that is not known."""
+        """Return the LSN at which an earlier timeline ended; None if it is not known."""
         return next((item.place for item in self.history or () if item.timeline == timeline), None)
 
 
@@ -97,7 +97,7 @@ def server_state(fetch: Fetch) -> ServerState:
 
 
 def reaches(place: str, other: str) -> bool:
-    """Whether a place in the log is at or beyond another one."""
+    """Return whether one LSN is equal to or greater than another."""
     return _number(place) >= _number(other)
 
 

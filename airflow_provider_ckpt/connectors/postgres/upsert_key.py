@@ -1,7 +1,7 @@
-"""The key of an upsert as the target compares it: rounded, cut and collated as the column would store it.
+"""Compare upsert keys as the target does: rounded, truncated and collated as the column stores them.
 
-A key that is coarser in the target than in the source (``numeric(10,2)``, ``citext``, ``timestamp(0)``, a collation
-that ignores case …) makes one of several records; the last of them is to stay.
+Where the target's key is coarser than the source's (``numeric(10,2)``, ``citext``, ``timestamp(0)``, a collation that
+ignores case …), several records have one key; the last of them is written.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ WHERE part.number = {{2}}::int2
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """One column of the key.
+    """Column of the key.
 
-    :param collation: of the index that decides, as SQL; empty if it has none
+    :param collation: collation of the column in the unique index, as SQL; empty if it has none
     """
 
     column: Column
@@ -48,15 +48,20 @@ class KeyColumn:
         return self.column.name
 
     def comparable(self, value: str) -> str:
-        """SQL for a value, of the column's type without a length, as the target's unique index compares it."""
+        """Return SQL for a value as the target's unique index compares it.
+
+        :param value: SQL expression of the column's base type without a length
+        """
         fitted = self.column.fitted(value)
         return f"({fitted}) COLLATE {self.collation}" if self.collation else fitted
 
 
 def describe_key(fetch: Fetch, target: Table, names: Sequence[str]) -> list[KeyColumn]:
-    """The key's columns, in order.
+    """Return the key's columns, in order.
 
-    :param names: of the key's columns, which the target has
+    :param fetch: runs a query
+    :param target: the target
+    :param names: names of the key's columns; all must exist in the target
     """
     columns = [target.by_name[name] for name in names]
     numbers = [column.number for column in columns]
@@ -65,10 +70,13 @@ def describe_key(fetch: Fetch, target: Table, names: Sequence[str]) -> list[KeyC
 
 
 def refuse_unfit_key(fetch: Fetch, table: Table, names: Sequence[str], pipeline: str) -> None:
-    """Fail if rows cannot be replaced by this key.
+    """Raise ConfigError if rows cannot be replaced by this key.
 
-    :param names: the columns of ``sink.key``, for upserts
-    :raises ConfigError: naming the columns and what to do
+    :param fetch: runs a query
+    :param table: the target
+    :param names: the columns of ``sink.key``, for upserts; empty for append
+    :param pipeline: the pipeline's name, for the message
+    :raises ConfigError: with the names of the columns and the correction
     """
     missing = [name for name in names if name not in table.by_name]
     if missing:

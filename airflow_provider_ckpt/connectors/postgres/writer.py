@@ -1,7 +1,7 @@
-"""The writing half of the postgres sink: a batch's receipt, rows and dead letters in one transaction.
+"""Writing side of the postgres sink: write a batch's receipt, rows and dead letters in one transaction.
 
-A lane keeps one ADBC connection, in autocommit mode; the transaction is begun by a statement, because the driver's own
-transactions cannot go back to a savepoint after a failed COPY.
+A lane has one ADBC connection in autocommit mode. Transactions are begun by a statement, because the driver's own
+transactions cannot return to a savepoint after a failed COPY.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _DIFFER_HINT = (
 
 
 class PostgresWriter:
-    """See :class:`~airflow_provider_ckpt.connectors.protocols.Writer`."""
+    """Writer of one lane; see :class:`~airflow_provider_ckpt.connectors.protocols.Writer`."""
 
     def __init__(self, pipeline: Pipeline, connection: Connection | None, context: SinkContext) -> None:
         assert pipeline.sink.table is not None
@@ -69,7 +69,7 @@ class PostgresWriter:
         self._senders: dict[tuple[pa.Schema, bool], Rows] = {}
 
     def deliver(self, task: BatchTask, content: Content) -> Outcome:
-        """Claim the task's verdict and have its effect; see :meth:`Writer.deliver`."""
+        """Claim the receipt and write rows and dead letters; see :meth:`Writer.deliver`."""
         from adbc_driver_manager import Error
 
         try:
@@ -83,12 +83,12 @@ class PostgresWriter:
             return _failed(task, error.info)
         except Error as error:
             return _failed(task, self._after(error, f"delivering {task.key} {task.range} to {self._name}"))
-        except BaseException:  # its claim stands in an open transaction, which the next batch would commit
+        except BaseException:  # the open transaction has its claim, which the next batch would commit
             self.close()
             raise
 
     def close(self) -> None:
-        """Let go of the connection, be it alive or not."""
+        """Close the connection, whether it is alive or lost."""
         opened, cursor = self._open, self._cursor
         self._open = self._cursor = self._target = None
         self._senders.clear()
@@ -97,7 +97,7 @@ class PostgresWriter:
                 pass
 
     def _with_letters(self, task: BatchTask, content: Content) -> Outcome:
-        """The batch, tried again from its start while nothing but its dead letters is in the way."""
+        """Deliver the batch, and retry from the start while only its dead letters cannot be written."""
         for _ in range(self._queue.max_dlq_retries):
             try:
                 return self._transaction(task, content, Bookkeeping(self._connect().table.schema))
@@ -107,7 +107,7 @@ class PostgresWriter:
         return self._transaction(task, content, Bookkeeping(self._connect().table.schema))
 
     def _transaction(self, task: BatchTask, content: Content, books: Bookkeeping) -> Outcome:
-        """The batch, all rows at once and in as few steps as can be; once more and with care if data is in the way."""
+        """Deliver the batch with all rows at once; if bad data prevents that, once more without the bad records."""
         import pyarrow as pa
         from adbc_driver_manager import Error
 
@@ -150,17 +150,20 @@ class PostgresWriter:
         return Outcome(task.key, task.attempt, AttemptOutcome(verdict.value), receipt=receipt, letters=dict(types))
 
     def _observe(self, task: BatchTask, books: Bookkeeping, count: RowCount) -> str:
-        """Statement that holds the rows that were added against those that were sent, or keeps their number."""
+        """Return the statement that compares the added with the sent rows, or only stores the number of added rows."""
         if not self._rows_may_differ:
             return count.check
         return books.note_added(count.added).format(*map(literal, self._key_of(task)))
 
     def _is_keyed(self, task: BatchTask) -> bool:
-        """Replayed dead letters replace no row: the one that is there may be newer, so theirs breaks the constraint."""
+        """Return whether the batch replaces rows by key.
+
+        Replayed dead letters do not: the existing row may be newer, so a replayed record violates the constraint.
+        """
         return bool(self._key) and not task.key.letters
 
     def _now(self) -> datetime:
-        """The server's time, as far as it was known when the connection was opened."""
+        """Return the server's time, computed from its clock when the connection was opened."""
         then, at = self._clock
         return then + timedelta(seconds=time.monotonic() - at)
 
@@ -218,7 +221,7 @@ class PostgresWriter:
         self._cursor.executescript(statements)
 
     def _roll_back(self) -> bool:
-        """Whether the connection is alive and out of any transaction; otherwise it is dropped."""
+        """Roll back and return whether the connection is alive; close it otherwise."""
         from adbc_driver_manager import Error
 
         if self._open is None:
@@ -231,9 +234,9 @@ class PostgresWriter:
         return True
 
     def _after(self, error: Exception, doing: str) -> ErrorInfo:
-        """The error as data. A lost connection may be a newer run's doing, and then that is the error.
+        """Roll back and return the error information; after a lost connection, check whether a newer run ended it.
 
-        :raises FencedError: if the fence is newer than this writer's epoch
+        :raises FencedError: if the fence has a newer epoch than this writer
         """
         from adbc_driver_manager import Error
 

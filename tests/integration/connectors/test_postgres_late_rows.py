@@ -177,7 +177,7 @@ class TestPositionsThatWereGivenOutAgain:
 
         execute(plans.dsn, "TRUNCATE source", load)
 
-        assert "all rows of public.source were removed or written anew" in plans.told()
+        assert "all rows of public.source were removed or rewritten" in plans.told()
 
     def test_a_table_that_begins_again_below_the_checkpoint_is_told(self, plans: Plans) -> None:
         execute(plans.dsn, "CREATE TABLE source (id int)", "INSERT INTO source SELECT generate_series(1, 100)")
@@ -209,7 +209,7 @@ class TestASequenceBehindTheTable:
         execute(plans.dsn, "INSERT INTO source OVERRIDING SYSTEM VALUE VALUES (1000000, 'far')", ADD_50)
 
         message = plans.told()
-        assert "position 1000000 is ahead of sequence public.source_id_seq, which stands at 100" in message
+        assert "position 1000000 is ahead of sequence public.source_id_seq, which is at 100" in message
         assert "Nothing is lost yet" in message
         execute(plans.dsn, f"SELECT setval({OWNED}, (SELECT max(id) FROM source))")
         assert plans.next() == 51
@@ -224,7 +224,7 @@ class TestASequenceBehindTheTable:
         execute(plans.dsn, ADD_50)
 
         message = plans.told()
-        assert "stands at 100, was behind the checkpoint, and 50 rows came below it" in message
+        assert "is at 100, was behind the checkpoint, and 50 rows came below it" in message
         assert "setval" in message
         assert "50 rows" in plans.told(), "it is told again until a person has done something about it"
 
@@ -313,7 +313,7 @@ class TestPartitions:
     def test_one_that_was_emptied_and_filled_again_is_told(self, plans: Plans) -> None:
         execute(plans.dsn, "TRUNCATE high", "INSERT INTO source SELECT generate_series(110, 180)")
 
-        assert "all rows of public.high were removed or written anew" in plans.told()
+        assert "all rows of public.high were removed or rewritten" in plans.told()
 
     def test_an_heir_with_lower_ids_is_told(self, plans: Plans) -> None:
         execute(
@@ -696,7 +696,7 @@ class TestBelowAView:
 
         execute(plans.dsn, "TRUNCATE base RESTART IDENTITY", ADD_50.replace("source", "base").replace("50", str(rows)))
 
-        assert "all rows of public.base were removed or written anew" in plans.told()
+        assert "all rows of public.base were removed or rewritten" in plans.told()
 
     def test_also_to_a_user_that_may_read_the_view_alone(self, plans: Plans, postgres_server: PostgresServer) -> None:
         self.numbered(plans)
@@ -707,7 +707,7 @@ class TestBelowAView:
 
         execute(plans.dsn, "TRUNCATE base RESTART IDENTITY", *[ADD_50.replace("source", "base")] * 2)
 
-        assert "all rows of public.base were removed or written anew" in plain.told()
+        assert "all rows of public.base were removed or rewritten" in plain.told()
 
     def test_a_partition_with_lower_ids(self, plans: Plans) -> None:
         self.numbered(plans, start=100, parts="PARTITION BY RANGE (number)")

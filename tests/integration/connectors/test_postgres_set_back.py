@@ -269,7 +269,7 @@ def test_a_target_that_is_emptied_is_set_back_unless_the_pipeline_permits_it(
         look_again(run)
     execute(harness.dsn, *statements)
 
-    assert "(where somebody empties it on purpose, write sink.may_be_emptied: true)" in (seen(harness) or "")
+    assert "(if it is emptied on purpose, write sink.may_be_emptied: true)" in (seen(harness) or "")
     harness._sink["may_be_emptied"] = True
     assert seen(harness) is None
 

@@ -158,7 +158,7 @@ def test_a_partition_that_is_taken_out_is_warned_of_once_and_refuses_nothing(
     with caplog.at_level(logging.WARNING):
         deliver(target, 3, epoch=2)
         deliver(target, 4, epoch=3)
-    told = "Pipeline orders, target public.target: public.low was taken out of it since a run last looked"
+    told = "Pipeline orders, target public.target: public.low was removed from it since a run last looked"
     assert sum(record.getMessage().startswith(told) for record in caplog.records) == 1
 
 

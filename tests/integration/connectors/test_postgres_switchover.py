@@ -118,7 +118,7 @@ def test_a_failover_without_the_last_rows_is_told_with_the_place_where_the_timel
     cluster.switch(standby)
     execute(cluster.owner, ADD_50, *["INSERT INTO source (note) VALUES ('x')"] * 50)
 
-    assert "they parted at " in cluster.told()
+    assert "they diverged at " in cluster.told()
 
 
 def test_without_the_function_it_is_told_with_the_way_to_make_it_which_ends_it(cluster: Cluster) -> None:
@@ -172,7 +172,7 @@ def test_another_standby_that_began_the_same_timeline_elsewhere_is_told(cluster:
     cluster.server = second
     execute(cluster.owner, *[ADD_50] * 10)
 
-    assert "began timeline 00000002 elsewhere" in cluster.told()
+    assert "started timeline 00000002 independently" in cluster.told()
 
 
 def test_the_script_gives_the_role_what_it_needs_and_nothing_else(cluster: Cluster) -> None:

@@ -418,7 +418,7 @@ class TestRowsThatMoved:
         self.move(settled, 500, 700)
         add_rows(settled.dsn, "part_500", 600, 602)
 
-        with pytest.raises(SourceError, match="no receipt has, 2 stretches of positions, the first of them 600"):
+        with pytest.raises(SourceError, match="No receipt covers 2 ranges of these positions, the first at 600"):
             settled.run()
         listed = found(settled)
 
