@@ -28,7 +28,12 @@ WHERE n.nspname = {0}::text AND NOT EXISTS (
 
 
 def tables_absent(fetch: Fetch, books: Bookkeeping, names: Sequence[str] = TABLES) -> bool:
-    """Return whether one of the tables does not exist."""
+    """Return whether one of the tables does not exist.
+
+    :param fetch: runs a query
+    :param books: the bookkeeping tables
+    :param names: names of the tables to look up
+    """
     return bool(fetch(_ABSENT, [books.schema, list(names)]))
 
 

@@ -59,7 +59,7 @@ class Candidate:
 
     @property
     def closed(self) -> bool:
-        """Whether no new rows can appear below the position."""
+        """True if no new rows can appear below the position."""
         return not (self.virtual or self.prepared)
 
     def look(self, virtual: frozenset[str], prepared: frozenset[str]) -> Candidate:
@@ -137,6 +137,9 @@ def _transactions(fetch: Fetch) -> tuple[frozenset[str], frozenset[str]]:
 def greatest_position(fetch: Fetch, table: Table, cursor: str) -> int | None:
     """Return the position of the greatest cursor value; None if the table is empty.
 
+    :param fetch: runs a query
+    :param table: the source table
+    :param cursor: the cursor column's name
     :raises SourceError: if the greatest or smallest value is infinite or too large to have a successor
     """
     kind = CursorKind(table.by_name[cursor].base_type)

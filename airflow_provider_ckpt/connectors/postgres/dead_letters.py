@@ -58,7 +58,12 @@ def write_letters(
 
 
 def letter_table(task: BatchTask, context: SinkContext, letters: Sequence[DeadLetter]) -> pa.Table:
-    """Return the dead letters of one attempt as a table with the columns of :data:`LETTER_COLUMNS`."""
+    """Return the dead letters of one attempt as a table with the columns of :data:`LETTER_COLUMNS`.
+
+    :param task: the attempt
+    :param context: ledger, pipeline and epoch of the writer
+    :param letters: the dead letters
+    """
     import pyarrow as pa
 
     count = len(letters)

@@ -135,7 +135,7 @@ class LateRows:
         return Told(kept, left, sign.remedy)
 
     def _watch(self, fetch: Fetch, table: Table, greatest: int | None) -> Watch:
-        if table.oid not in self._sequences:  # looked up once a run
+        if table.oid not in self._sequences:  # looked up once in a run
             self._sequences[table.oid] = CursorValues(fetch, table, self._cursor).sequence_oids
         sequences = sequence_states(fetch, self._sequences[table.oid])
         return Watch(

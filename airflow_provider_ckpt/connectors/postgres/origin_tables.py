@@ -117,7 +117,12 @@ class OriginColumn:
 
 
 def origin_columns(fetch: Fetch, table: Table, column: str) -> Sequence[OriginColumn]:
-    """Return the columns of all origins that a table's or view's column shows, also where they have another name."""
+    """Return the columns of all origins that a table's or view's column shows, also where they have another name.
+
+    :param fetch: runs a query
+    :param table: the table or view
+    :param column: the column's name in it
+    """
     found = {(table.oid, table.by_name[column].number)}
     views = [(table.oid, column)]
     seen: set[tuple[int, str]] = set()

@@ -94,7 +94,7 @@ class SinkRoles:
 
     @property
     def sql(self) -> str:
-        """The script, which is idempotent."""
+        """SQL script; it is idempotent."""
         books = Bookkeeping(self.schema)
         here, writer, reader = quote(self.schema), quote(self.writer), quote(self.reader)
         changed = ", ".join(f"{here}.{quote(name)}" for name in (FENCE, RECEIPT, REPLAY))

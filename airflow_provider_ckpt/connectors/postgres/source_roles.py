@@ -45,7 +45,7 @@ class SourceRoles:
 
     @property
     def sql(self) -> str:
-        """The script, which is idempotent."""
+        """SQL script; it is idempotent."""
         here, reader = quote(self.schema), quote(self.reader)
         function = f"{here}.{FUNCTION}()"
         made = (

@@ -42,7 +42,7 @@ class Behaviour:
 
     @property
     def inserts_only(self) -> bool:
-        """Whether rows must be written by INSERT: COPY ignores rules, and is refused under row level security."""
+        """True if rows must be written by INSERT: COPY ignores rules, and is refused under row level security."""
         return bool(self.rules) or self.row_security
 
 

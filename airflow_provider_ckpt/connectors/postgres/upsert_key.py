@@ -44,7 +44,7 @@ class KeyColumn:
 
     @property
     def name(self) -> str:
-        """The column's name."""
+        """Name of the column."""
         return self.column.name
 
     def comparable(self, value: str) -> str:
