@@ -236,7 +236,7 @@ class PostgresSink:
     def target_rows(self, *, exact: bool = False) -> int | None:
         """Return the number of rows in the target; None if it is larger than 16 MB or the user may not read it.
 
-        The limit is there because the first scan after a load rewrites the pages that it reads (hint bits).
+        The limit is there because the first scan after a load rewrites the pages that it reads.
 
         :param exact: whether to count larger tables, too
         """
