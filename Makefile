@@ -5,7 +5,7 @@ SHELL := bash
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup java postgres kafka jdbc browser demo test test-unit test-integration test-system test-airflow screenshots lint format crash chaos formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs lock clean
+.PHONY: help setup java postgres kafka jdbc browser demo test test-unit test-integration test-system test-airflow screenshots lint format crash chaos formal ledger-storm try bench-pg bench-kafka bench-files bench-isolation bench-airflow bench-ledger docs package lock clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -103,8 +103,12 @@ docs: setup ## Build the documentation into docs/_build/html
 	@AIRFLOW_HOME=$(CURDIR)/build/docs $(PY) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-lock: setup ## Write requirements.lock anew: names, versions, hashes
-	@"$$(command -v uv || echo .venv/bin/uv)" pip compile pyproject.toml --universal --python-version 3.11 --extra all --extra dev --upgrade --quiet \
+package: setup ## Build the wheel and the source distribution into dist/, and check them
+	@$(PY) -m build --no-isolation
+	@$(PY) -m twine check --strict dist/*
+
+lock: setup ## Write requirements.lock again: names, versions, hashes
+	@"$$(command -v uv || echo .venv/bin/uv)" pip compile pyproject.toml --universal --python-version 3.11 --extra all --extra openlineage --group dev --upgrade --quiet \
 		--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements.lock
 
 clean: ## Remove what was built, .venv excepted

@@ -1,4 +1,4 @@
-"""Sphinx's settings."""
+"""Sphinx configuration."""
 
 from __future__ import annotations
 
@@ -15,16 +15,27 @@ project = "airflow-provider-ckpt"
 author = "the airflow-provider-ckpt authors"
 copyright = author
 version = release = __version__
-extensions = ["sphinx.ext.autodoc"]
+extensions = ["sphinx.ext.autodoc", "myst_parser", "sphinx_copybutton", "sphinx_design"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 exclude_patterns = ["_build"]
-html_theme = "alabaster"
-html_theme_options = {"description": "Checkpointed replication for Apache Airflow", "page_width": "1080px"}
+html_theme = "furo"
+html_title = f"{project} {version}"
+html_static_path = ["_static"]
+html_css_files = ["ckpt.css"]
+html_copy_source = False
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#1a6fb5", "color-brand-content": "#1a6fb5"},
+    "dark_css_variables": {"color-brand-primary": "#6cb2f5", "color-brand-content": "#6cb2f5"},
+}
+# The copy button leaves out the prompt and whatever a command writes.
+copybutton_prompt_text = "$ "
+copybutton_line_continuation_character = "\\"
+copybutton_here_doc_delimiter = "EOF"
 
 
 def setup(app: Sphinx) -> None:
-    """Put the records of proofs and benchmarks where docs/assurance.rst asks for them."""
+    """Replace ``|records|`` in assurance.rst by the table of the recorded proofs and benchmarks."""
 
     def insert(_: Sphinx, page: str, source: list[str]) -> None:
         if page == "assurance":

@@ -9,6 +9,7 @@ from airflow.sdk import DAG, task
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# [START howto_decorator_ckpt_batch]
 with DAG("example_ckpt_batch", schedule=None, max_active_runs=1, tags=["example"]):
 
     @task.ckpt_batch(pipeline="pipelines/prices.yaml")
@@ -21,3 +22,4 @@ with DAG("example_ckpt_batch", schedule=None, max_active_runs=1, tags=["example"
         return rows.append_column("band", band).append_column("_keep", pc.greater(price, 0))
 
     banded(dear=100.0)
+# [END howto_decorator_ckpt_batch]

@@ -8,6 +8,7 @@ from airflow.sdk import DAG, task
 
 from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGroup
 
+# [START howto_task_group_ckpt_branches]
 with DAG("example_ckpt_branches", schedule=None, max_active_runs=1, tags=["example"]):
     replicate = CkptReplicationTaskGroup("replicate", pipeline="pipelines/customers.yaml")
 
@@ -24,3 +25,4 @@ with DAG("example_ckpt_branches", schedule=None, max_active_runs=1, tags=["examp
 
     replicate.get_child_by_label("dead_letters") >> complain()
     replicate >> refresh()
+# [END howto_task_group_ckpt_branches]

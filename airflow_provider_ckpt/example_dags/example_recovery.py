@@ -9,9 +9,11 @@ from datetime import timedelta
 
 from airflow_provider_ckpt.dag_factories.recovery import recovery_dag
 
+# [START howto_ckpt_recovery_dag]
 dag = recovery_dag(
     "example_ckpt_recovery",
     pipelines=["orders", "flights"],
     approvers=["ada", "grace"],
     answer_within=timedelta(hours=4),
 )
+# [END howto_ckpt_recovery_dag]

@@ -10,9 +10,22 @@ from airflow.sdk import DAG, task
 from airflow_provider_ckpt.assets.pipeline import pipeline_asset
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 
-with DAG("example_ckpt_replicate", schedule=timedelta(minutes=10), catchup=False, max_active_runs=1, tags=["example"]):
-    CkptReplicateOperator(task_id="replicate", pipeline="pipelines/customers.yaml", retries=1)
+# [START howto_operator_ckpt_replicate]
+with DAG(
+    "example_ckpt_replicate",
+    schedule=timedelta(minutes=10),
+    catchup=False,
+    max_active_runs=1,
+    tags=["example"],
+):
+    CkptReplicateOperator(
+        task_id="replicate",
+        pipeline="pipelines/customers.yaml",
+        retries=1,
+    )
+# [END howto_operator_ckpt_replicate]
 
+# [START howto_ckpt_pipeline_asset]
 CUSTOMERS = pipeline_asset("example_customers")
 
 with DAG("example_ckpt_follow", schedule=[CUSTOMERS], catchup=False, tags=["example"]):
@@ -24,3 +37,4 @@ with DAG("example_ckpt_follow", schedule=[CUSTOMERS], catchup=False, tags=["exam
             print(event.extra["checkpoint"], event.extra["epoch"])
 
     refresh()
+# [END howto_ckpt_pipeline_asset]

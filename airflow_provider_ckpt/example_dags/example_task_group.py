@@ -8,9 +8,16 @@ from airflow_provider_ckpt.task_groups.replication import CkptReplicationTaskGro
 
 TABLES = ("orders", "customers", "prices")
 
+# [START howto_task_group_ckpt_replication]
 with DAG("example_ckpt_task_group", schedule=None, max_active_runs=1, tags=["example"]):
-    CkptReplicationTaskGroup("replicate", pipeline="pipelines/customers.yaml", deferrable=True)
+    CkptReplicationTaskGroup(
+        "replicate",
+        pipeline="pipelines/customers.yaml",
+        deferrable=True,
+    )
+# [END howto_task_group_ckpt_replication]
 
+# [START howto_task_group_ckpt_expanded]
 with DAG("example_ckpt_tables", schedule=None, max_active_runs=1, tags=["example"]):
 
     @task_group
@@ -22,9 +29,21 @@ with DAG("example_ckpt_tables", schedule=None, max_active_runs=1, tags=["example
         pipeline=[
             {
                 "name": f"example_{name}",
-                "source": {"type": "postgres", "connection": "shop", "table": name, "cursor": "id"},
-                "sink": {"type": "postgres", "connection": "warehouse", "table": name, "mode": "upsert", "key": ["id"]},
+                "source": {
+                    "type": "postgres",
+                    "connection": "shop",
+                    "table": name,
+                    "cursor": "id",
+                },
+                "sink": {
+                    "type": "postgres",
+                    "connection": "warehouse",
+                    "table": name,
+                    "mode": "upsert",
+                    "key": ["id"],
+                },
             }
             for name in TABLES
         ]
     )
+# [END howto_task_group_ckpt_expanded]

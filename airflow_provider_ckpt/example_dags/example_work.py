@@ -9,10 +9,16 @@ from airflow.sdk import DAG
 from airflow_provider_ckpt.assets.work import work_asset
 from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 
+# [START howto_ckpt_work_asset]
 with DAG(
     "example_ckpt_work",
-    schedule=work_asset("example_customers", at_least=10_000, longest_wait=timedelta(minutes=30)),
+    schedule=work_asset(
+        "example_customers",
+        at_least=10_000,
+        longest_wait=timedelta(minutes=30),
+    ),
     max_active_runs=1,
     tags=["example"],
 ):
     CkptReplicateOperator(task_id="replicate", pipeline="pipelines/customers.yaml")
+# [END howto_ckpt_work_asset]
