@@ -18,6 +18,7 @@ version = release = __version__
 extensions = ["sphinx.ext.autodoc", "myst_parser", "sphinx_copybutton", "sphinx_design"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+toc_object_entries = False
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"{project} {version}"
