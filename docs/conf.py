@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -10,6 +11,11 @@ from sphinx.application import Sphinx
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from airflow_provider_ckpt import __version__
 from tests import assurance
+
+# Importing Furo's code styles (accessible-pygments) makes the root logger print what Airflow logs at INFO, unless it has
+# a handler; this one prints warnings, as Python does without any.
+assert logging.lastResort
+logging.getLogger().addHandler(logging.lastResort)
 
 project = "airflow-provider-ckpt"
 author = "the airflow-provider-ckpt authors"

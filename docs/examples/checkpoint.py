@@ -1,4 +1,4 @@
-"""Three batches, acknowledged out of order: the checkpoint waits for the first."""
+"""Acknowledge three batches out of order: the checkpoint waits for the first."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""A DAG whose people are told of dead letters, held batches, expired ranges and failures."""
+"""A DAG that notifies users of dead letters, held batches, expired ranges and failures."""
 
 # docs begin
 from __future__ import annotations
@@ -14,7 +14,7 @@ from airflow_provider_ckpt.operators.replicate import CkptReplicateOperator
 
 
 def page(context: dict[str, Any]) -> None:
-    """Wake somebody up."""
+    """Log a critical message, which a pager may watch for."""
     logging.getLogger(__name__).critical(context["ckpt"].subject)
 
 
