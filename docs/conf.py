@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from airflow_provider_ckpt import __version__
 from tests import assurance
 
-# Importing Furo's code styles (accessible-pygments) makes the root logger print what Airflow logs at INFO, unless it has
-# a handler; this one prints warnings, as Python does without any.
+# Furo imports code styles (accessible-pygments) that make the root logger print what Airflow logs at INFO, unless it
+# has a handler; this one prints warnings, as Python does without any.
 assert logging.lastResort
 logging.getLogger().addHandler(logging.lastResort)
 
